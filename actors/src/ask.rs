@@ -1,0 +1,100 @@
+//! What a client asks of the service and what it hears back. No HTTP here: `api` maps these to wire types.
+
+use serde_json::{Map, Value};
+
+/// One request, its fields already of the right types. Ranges that depend on the model are checked by the Request actor.
+#[derive(Debug, Clone)]
+pub struct Ask {
+    /// `x-request-id`, the client's or ours.
+    pub id: String,
+    pub prompt: Prompt,
+    pub params: Params,
+}
+
+/// What the model is to continue.
+#[derive(Debug, Clone)]
+pub enum Prompt {
+    /// Chat messages as the template sees them: objects with `role` and a string `content`; `kwargs` go to the template too.
+    Chat { messages: Vec<Value>, kwargs: Map<String, Value> },
+    /// Text as it is; the tokenizer adds its special tokens.
+    Text(String),
+    /// Token ids as they are.
+    Ids(Vec<u32>),
+}
+
+/// Sampling and limits.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Params {
+    /// None: as many as the context holds.
+    pub max_tokens: Option<u32>,
+    pub min_tokens: u32,
+    pub temperature: f32,
+    pub top_p: f32,
+    /// 0: off.
+    pub top_k: u32,
+    pub min_p: f32,
+    /// None: a random one, reported in [`Timings`].
+    pub seed: Option<u64>,
+    /// Matched on text, across token borders; not part of the answer.
+    pub stop: Vec<String>,
+    pub ignore_eos: bool,
+}
+
+impl Default for Params {
+    fn default() -> Self {
+        Params { max_tokens: None, min_tokens: 0, temperature: 1.0, top_p: 1.0, top_k: 0, min_p: 0.0, seed: None, stop: Vec::new(), ignore_eos: false }
+    }
+}
+
+/// What a Request actor tells its client. Exactly one `Done` or `Failed` ends the list.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// Accepted: it will be answered. Nothing before this but `Failed`.
+    Began { prompt_tokens: u32, seed: u64 },
+    /// Text that is final: no half character, nothing that may still become a stop string. `tokens` of the answer stand behind it.
+    Text { text: String, tokens: u32 },
+    Done { finish: Finish, usage: Usage, timings: Timings },
+    Failed(Failure),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finish {
+    /// A stop token or a stop string.
+    Stop,
+    /// `max_tokens` or the context's end.
+    Length,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub prompt_tokens: u32,
+    pub cached_tokens: u32,
+    pub completion_tokens: u32,
+}
+
+/// Milliseconds, and what happened on the way.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Timings {
+    pub queue_ms: f64,
+    pub prefill_ms: f64,
+    pub decode_ms: f64,
+    pub ttft_ms: f64,
+    pub preemptions: u32,
+    pub restarts: u32,
+    pub seed: u64,
+}
+
+/// Why a request is not answered. `api` decides the status: Invalid 400, Busy 429, Unavailable 503, Fault 500.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Failure {
+    /// `param` names the field; the message says what was wrong and what is allowed.
+    #[error("{message}")]
+    Invalid { param: &'static str, code: &'static str, message: String },
+    #[error("{message}")]
+    Busy { message: String, retry_after_s: u32 },
+    #[error("{message}")]
+    Unavailable { message: String, retry_after_s: u32 },
+    /// This row alone failed (its logits were not finite, say).
+    #[error("{message}")]
+    Fault { message: String },
+}

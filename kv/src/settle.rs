@@ -1,0 +1,61 @@
+//! What the scheduler asks of the pool in one turn, and what it gets: in order, whole or not at all (K5).
+
+use crate::step::{BlockId, SeqId, StepId};
+use std::sync::Arc;
+
+/// One wish. Releases come first in a list, then growth (oldest row first), then admissions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Want {
+    /// Give back every block of `seq`. Blocks named by steps up to `after` are held until that step is done.
+    Release { seq: SeqId, after: Option<StepId> },
+    /// `tokens` are the ids at the next computed positions of `seq` (their K and V are written): full blocks enter the prefix index.
+    Seal { seq: SeqId, tokens: Vec<u32> },
+    /// Room for `tokens` tokens in total.
+    Grow { seq: SeqId, tokens: u32 },
+    /// A new row: share the longest cached prefix of `prompt` (never all of it) and reserve room for `chunk` more tokens, or for all if fewer.
+    Admit { seq: SeqId, prompt: Arc<[u32]>, chunk: u32 },
+    /// Steps up to this one are done: what was held for them is free.
+    Done { step: StepId },
+    /// The model is gone: every block is void and free.
+    Void,
+}
+
+/// A turn's list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wants {
+    pub turn: u64,
+    pub list: Vec<Want>,
+}
+
+/// The answer to one [`Want`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Grant {
+    /// Done; nothing to tell.
+    Noted,
+    /// Blocks to append to the row's table, and copies to make first.
+    Grown { new: Vec<BlockId>, copies: Vec<(BlockId, BlockId)> },
+    /// The row's table; its first `cached` tokens are there already.
+    Admitted { cached: u32, table: Vec<BlockId>, copies: Vec<(BlockId, BlockId)> },
+}
+
+/// Grants for the first `grants.len()` wants; the next one, if any, fell short and nothing after it was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settled {
+    pub turn: u64,
+    pub grants: Vec<Grant>,
+    pub ledger: Ledger,
+}
+
+/// Blocks by holder; the four add up to the total.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Ledger {
+    pub block_bytes: u64,
+    pub total: u32,
+    /// In some live row's table (shared ones counted once).
+    pub rows: u32,
+    /// Cached prefixes that no live row uses: reusable, evictable.
+    pub prefix: u32,
+    /// Released, but a step in flight may still write them.
+    pub held: u32,
+    pub free: u32,
+}

@@ -1,0 +1,53 @@
+//! What runs steps: one trait, so that the worker loop does not care whether MLX or the synthetic model is behind it.
+
+use kv::{Step, StepDone};
+use std::path::PathBuf;
+
+/// Runs steps in the order of launching, on the one thread that owns it.
+pub trait Engine {
+    fn info(&self) -> &EngineInfo;
+
+    /// Starts a step and returns without waiting for its tokens. `Input::FromPrevious` means the step launched before.
+    fn launch(&mut self, step: &Step) -> Result<(), EngineError>;
+
+    /// Waits for the oldest launched step. Called once for each launch.
+    fn finish(&mut self) -> Result<StepDone, EngineError>;
+
+    /// Bytes that the device's allocator holds.
+    fn memory(&self) -> Memory;
+}
+
+/// What the rest of the service needs to know of a loaded model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EngineInfo {
+    /// The id that `/v1/models` shows.
+    pub name: String,
+    /// Positions a sequence may have, prompt and answer together.
+    pub context: u32,
+    pub vocab: u32,
+    /// Blocks in the pool: the byte budget over `block_bytes`.
+    pub blocks: u32,
+    pub block_bytes: u64,
+    /// Weights in memory.
+    pub weight_bytes: u64,
+    pub dtype: String,
+    pub device: String,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Memory {
+    pub active: u64,
+    pub cache: u64,
+    pub peak: u64,
+}
+
+/// The engine is of no more use after either.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EngineError {
+    /// The model cannot be loaded. The message names file and tensor or field, and what is allowed.
+    #[error("{}: {reason}", file.display())]
+    Load { file: PathBuf, reason: String },
+    /// A step failed as a whole.
+    #[error("step failed: {0}")]
+    Step(String),
+}
