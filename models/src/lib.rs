@@ -2,4 +2,13 @@
 //!
 //! This crate may never know actors or HTTP.
 
+pub mod attend;
+pub mod config;
 pub mod engine;
+pub mod families;
+pub mod mlx;
+pub mod model;
+pub mod packing;
+pub mod rope;
+pub mod sample;
+pub mod weights;
