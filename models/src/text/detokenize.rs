@@ -1,7 +1,7 @@
 //! Ids to text as they come: only text that is final is given out.
 
 use super::Text;
-use super::pieces::Stream;
+use super::stream::Stream;
 use std::sync::Arc;
 
 /// One row's text. The texts of all pushes and of `finish`, joined, are what [`Text::decode`] gives for all ids.

@@ -10,6 +10,7 @@ mod pretokenize;
 mod python;
 mod spm;
 mod stop;
+mod stream;
 mod strftime;
 mod template;
 #[cfg(test)]
@@ -138,7 +139,7 @@ impl Text {
 
     /// The bytes that a token stands for, special tokens included: what `logprobs` report. None for unknown ids.
     pub fn token_bytes(&self, id: u32) -> Option<Vec<u8>> {
-        self.pieces.raw(id, &self.tokenizer)
+        self.pieces.raw(id)
     }
 
     /// Whether a token is a special one, which never shows in text.
