@@ -3,12 +3,16 @@
 //! This crate may never know actors or HTTP.
 
 pub mod attend;
+pub mod check;
 pub mod config;
 pub mod engine;
 pub mod families;
+pub mod gguf;
 pub mod mlx;
+pub mod mlx_engine;
 pub mod model;
 pub mod packing;
 pub mod rope;
 pub mod sample;
+pub mod text;
 pub mod weights;
