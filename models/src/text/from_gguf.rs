@@ -7,10 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use tokenizers::models::bpe::{BPE, BpeBuilder, Vocab as BpeVocab};
-use tokenizers::{
-    AddedToken, DecoderWrapper, NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper,
-    Tokenizer,
-};
+use tokenizers::{AddedToken, DecoderWrapper, NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper, Tokenizer};
 
 const MODEL: &str = "tokenizer.ggml.model";
 const PRE: &str = "tokenizer.ggml.pre";
@@ -48,8 +45,7 @@ pub(super) fn load(file: &File) -> Result<Parts, TextError> {
     for name in ["eos", "eot", "eom"] {
         stop_ids.extend(vocab.special_id(name)?);
     }
-    let templates = ChatTemplates::new(templates(file)?, vocab.specials()?)
-        .map_err(|reason| file.key_error(TEMPLATE, reason))?;
+    let templates = ChatTemplates::new(templates(file)?, vocab.specials()?).map_err(|reason| file.key_error(TEMPLATE, reason))?;
     Ok(Parts { tokenizer, templates, stop_ids })
 }
 
@@ -116,19 +112,11 @@ impl<'a> Vocab<'a> {
     /// SentencePiece's BPE: spaces are `▁`, one goes before the text, and characters without a token are bytes.
     fn sentence_piece(&self) -> Result<(Tokenizer, bool), TextError> {
         let file = self.file;
-        let scores = file
-            .f32s_opt(SCORES)?
-            .ok_or_else(|| file.key_error(SCORES, "not in the file, and model llama needs it"))?;
+        let scores = file.f32s_opt(SCORES)?.ok_or_else(|| file.key_error(SCORES, "not in the file, and model llama needs it"))?;
         same_length(file, SCORES, scores.len(), self.tokens.len())?;
-        let tokens: Vec<spm::Token<'_>> = (0..self.tokens.len())
-            .map(|id| spm::Token {
-                text: &self.tokens[id],
-                score: scores[id],
-                normal: self.kind(id) == NORMAL,
-            })
-            .collect();
-        let mut builder =
-            self.builder(spm::merges(&tokens))?.byte_fallback(true).fuse_unk(true);
+        let tokens: Vec<spm::Token<'_>> =
+            (0..self.tokens.len()).map(|id| spm::Token { text: &self.tokens[id], score: scores[id], normal: self.kind(id) == NORMAL }).collect();
+        let mut builder = self.builder(spm::merges(&tokens))?.byte_fallback(true).fuse_unk(true);
         let unknown = self.special_id("unknown")?.unwrap_or(0);
         if let Some(token) = self.tokens.get(unknown as usize) {
             builder = builder.unk_token(token.clone());
@@ -138,11 +126,8 @@ impl<'a> Vocab<'a> {
         let prefix = file.bool_opt("tokenizer.ggml.add_space_prefix")?.unwrap_or(true);
         let spaces = json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"});
         let mut normalizers = vec![spaces];
-        let mut decoders = vec![
-            json!({"type": "Replace", "pattern": {"String": "▁"}, "content": " "}),
-            json!({"type": "ByteFallback"}),
-            json!({"type": "Fuse"}),
-        ];
+        let mut decoders =
+            vec![json!({"type": "Replace", "pattern": {"String": "▁"}, "content": " "}), json!({"type": "ByteFallback"}), json!({"type": "Fuse"})];
         if prefix {
             normalizers.insert(0, json!({"type": "Prepend", "prepend": "▁"}));
             decoders.push(json!({"type": "Strip", "content": " ", "start": 1, "stop": 0}));
@@ -158,8 +143,7 @@ impl<'a> Vocab<'a> {
     fn add_special(&self, tokenizer: &mut Tokenizer) -> Result<(), TextError> {
         let added = self.tokens.iter().enumerate().filter_map(|(id, text)| {
             let kind = self.kind(id);
-            matches!(kind, CONTROL | USER_DEFINED)
-                .then(|| AddedToken::from(text.as_str(), kind == CONTROL).normalized(false))
+            matches!(kind, CONTROL | USER_DEFINED).then(|| AddedToken::from(text.as_str(), kind == CONTROL).normalized(false))
         });
         tokenizer.add_tokens(added.collect::<Vec<_>>()).map_err(encode)?;
         Ok(())
@@ -209,12 +193,7 @@ impl<'a> Vocab<'a> {
     /// The special tokens' texts, by the names that templates use.
     fn specials(&self) -> Result<Map<String, Value>, GgufError> {
         let mut out = Map::new();
-        for (name, variable) in [
-            ("bos", "bos_token"),
-            ("eos", "eos_token"),
-            ("unknown", "unk_token"),
-            ("padding", "pad_token"),
-        ] {
+        for (name, variable) in [("bos", "bos_token"), ("eos", "eos_token"), ("unknown", "unk_token"), ("padding", "pad_token")] {
             if let Some(id) = self.special_id(name)? {
                 out.insert(variable.into(), self.tokens[id as usize].as_str().into());
             }
