@@ -4,6 +4,15 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod attend;
+pub mod config;
 pub mod engine;
+pub mod families;
 pub mod gguf;
+pub mod mlx;
+pub mod model;
+pub mod packing;
+pub mod rope;
+pub mod sample;
 pub mod text;
+pub mod weights;
