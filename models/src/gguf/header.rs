@@ -28,7 +28,7 @@ pub(super) fn read(file: &std::fs::File, size: u64, path: &Path) -> Result<Heade
     }
     let version = c.u32("the version")?;
     if !(2..=3).contains(&version) {
-        let shown = if version.swap_bytes() <= 3 { "big endian".into() } else { version.to_string() };
+        let shown = if (2..=3).contains(&version.swap_bytes()) { "big endian".into() } else { version.to_string() };
         return Err(c.invalid(format!("GGUF version {shown}, must be 2 or 3, little endian")));
     }
     // Least sizes: an info has a name's length, a dimension count, a kind and an offset; a pair a length, a type, a byte.

@@ -89,16 +89,7 @@ impl<'a> Vocab<'a> {
             let reason = format!("is {pre:?}, must be {}", pretokenize::ALLOWED);
             self.file.key_error(PRE, reason)
         })?;
-        let mut merges = Vec::new();
-        for line in self.file.strings(MERGES)? {
-            // The first character is never the separator: it may be a space of the left part.
-            let at = line.char_indices().skip(1).find(|(_, c)| *c == ' ').map(|(at, _)| at);
-            let Some(at) = at else {
-                let reason = format!("{line:?} must be two tokens with a space between");
-                return Err(self.file.key_error(MERGES, reason).into());
-            };
-            merges.push((line[..at].to_owned(), line[at + 1..].to_owned()));
-        }
+        let merges = self.merges()?;
         let model = self.builder(merges)?.ignore_merges(cut.ignore_merges).build();
         let mut t = Tokenizer::new(model.map_err(|e| self.file.key_error(MERGES, e.to_string()))?);
         if let Some(normalizer) = cut.normalizer {
@@ -109,21 +100,43 @@ impl<'a> Vocab<'a> {
         Ok((t, cut.add_bos))
     }
 
+    /// The file's own merges, the first to apply first.
+    fn merges(&self) -> Result<Vec<(String, String)>, GgufError> {
+        let mut merges = Vec::new();
+        for line in self.file.strings(MERGES)? {
+            // The first character is never the separator: it may be a space of the left part.
+            let at = line.char_indices().skip(1).find(|(_, c)| *c == ' ').map(|(at, _)| at);
+            let Some(at) = at else {
+                let reason = format!("{line:?} must be two tokens with a space between");
+                return Err(self.file.key_error(MERGES, reason));
+            };
+            merges.push((line[..at].to_owned(), line[at + 1..].to_owned()));
+        }
+        Ok(merges)
+    }
+
+    /// The file's merges if it has them, as conversions from tokenizer.json do, whose scores mean nothing. Else by score.
+    fn sentence_merges(&self) -> Result<Vec<(String, String)>, GgufError> {
+        if self.file.value(MERGES).is_some() {
+            return self.merges();
+        }
+        let scores = self.file.f32s_opt(SCORES)?;
+        let scores = scores.ok_or_else(|| self.file.key_error(SCORES, "not in the file, and model llama needs it"))?;
+        same_length(self.file, SCORES, scores.len(), self.tokens.len())?;
+        let token = |id: usize| spm::Token { text: &self.tokens[id], score: scores[id], normal: self.kind(id) == NORMAL };
+        let tokens: Vec<spm::Token<'_>> = (0..self.tokens.len()).map(token).collect();
+        Ok(spm::merges(&tokens))
+    }
+
     /// SentencePiece's BPE: spaces are `▁`, one goes before the text, and characters without a token are bytes.
     fn sentence_piece(&self) -> Result<(Tokenizer, bool), TextError> {
-        let file = self.file;
-        let scores = file.f32s_opt(SCORES)?.ok_or_else(|| file.key_error(SCORES, "not in the file, and model llama needs it"))?;
-        same_length(file, SCORES, scores.len(), self.tokens.len())?;
-        let tokens: Vec<spm::Token<'_>> =
-            (0..self.tokens.len()).map(|id| spm::Token { text: &self.tokens[id], score: scores[id], normal: self.kind(id) == NORMAL }).collect();
-        let mut builder = self.builder(spm::merges(&tokens))?.byte_fallback(true).fuse_unk(true);
+        let mut builder = self.builder(self.sentence_merges()?)?.byte_fallback(true).fuse_unk(true);
         let unknown = self.special_id("unknown")?.unwrap_or(0);
         if let Some(token) = self.tokens.get(unknown as usize) {
             builder = builder.unk_token(token.clone());
         }
-        let model = builder.build().map_err(|e| file.key_error(TOKENS, e.to_string()))?;
-        let mut t = Tokenizer::new(model);
-        let prefix = file.bool_opt("tokenizer.ggml.add_space_prefix")?.unwrap_or(true);
+        let mut t = Tokenizer::new(builder.build().map_err(|e| self.file.key_error(TOKENS, e.to_string()))?);
+        let prefix = self.file.bool_opt("tokenizer.ggml.add_space_prefix")?.unwrap_or(true);
         let spaces = json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"});
         let mut normalizers = vec![spaces];
         let mut decoders =

@@ -26,8 +26,9 @@ TEXTS = [
 
 def write(name, value):
     with open(os.path.join(HERE, name), "w", encoding="utf-8") as f:
-        json.dump(value, f, ensure_ascii=False, indent=0)
-        f.write("\n")
+        rows = value if isinstance(value, list) else [value]
+        lines = ",\n".join(json.dumps(r, ensure_ascii=False) for r in rows)
+        f.write(f"[\n{lines}\n]\n" if rows is value else lines + "\n")
 
 
 def smollm2(path):

@@ -106,6 +106,21 @@ fn sentence_piece_vocabularies_are_cut_as_sentence_piece_does() {
 }
 
 #[test]
+fn merges_in_the_file_win_over_scores() {
+    let w = |w: Writer| w.str("tokenizer.ggml.model", "llama").strings("tokenizer.ggml.tokens", &["<unk>", "▁", "a", "b", "ab", "bb"]);
+    let scores = |w: Writer, ab: f32| w.f32s("tokenizer.ggml.scores", &[0.0, -1.0, -1.0, -1.0, ab, -3.0]);
+    let encode = |w: &Writer| from_writer(w).unwrap().encode("abb", false).unwrap();
+    assert_eq!(encode(&scores(w(Writer::default()), -2.0)), [1, 4, 3]);
+    assert_eq!(encode(&scores(w(Writer::default()), -4.0)), [1, 2, 5]);
+    let merges = scores(w(Writer::default()), -4.0).strings("tokenizer.ggml.merges", &["a b", "b b"]);
+    assert_eq!(encode(&merges), [1, 4, 3]);
+    let spaceless = scores(w(Writer::default()), -4.0).bool("tokenizer.ggml.add_space_prefix", false);
+    let text = from_writer(&spaceless).unwrap();
+    assert_eq!(text.encode("abb a", false).unwrap(), [2, 5, 1, 2]);
+    assert_eq!(text.decode(&[1, 2, 5]), " abb");
+}
+
+#[test]
 fn words_are_cut_as_the_published_expressions_cut_them() {
     let data = testdata(include_str!("../testdata/cuts.json"));
     for (pre, rows) in data.as_object().unwrap() {
