@@ -2,6 +2,8 @@
 //!
 //! This crate may never know actors or HTTP.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 pub mod attend;
 pub mod check;
 pub mod config;
