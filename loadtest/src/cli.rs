@@ -5,7 +5,7 @@ use crate::client::{End, Outcome};
 use crate::http::{Base, Server, UrlError};
 use crate::report::{Report, Setting};
 use crate::runner::{self, Load};
-use crate::workload::{self, PromptsError};
+use crate::workload::{self, Conversation, PromptsError};
 use serde::Deserialize;
 use std::io;
 use std::path::PathBuf;
@@ -94,19 +94,7 @@ pub enum LoadtestError {
 
 /// Runs the load and returns the report, which is also written to `args.json`. Nothing is printed.
 pub fn run(args: &Args) -> Result<Report, LoadtestError> {
-    let conversations = match &args.prompts {
-        None => workload::built_in(),
-        Some(path) => {
-            let text = std::fs::read_to_string(path).map_err(|source| LoadtestError::File {
-                path: path.clone(),
-                source,
-            })?;
-            workload::parse(&text).map_err(|source| LoadtestError::Prompts {
-                path: path.clone(),
-                source,
-            })?
-        }
-    };
+    let conversations = conversations(args)?;
     let server = Server::new(
         Base::parse(&args.url)?,
         args.key.clone(),
@@ -163,6 +151,22 @@ pub fn run(args: &Args) -> Result<Report, LoadtestError> {
         })?;
     }
     Ok(report)
+}
+
+fn conversations(args: &Args) -> Result<Vec<Conversation>, LoadtestError> {
+    match &args.prompts {
+        None => Ok(workload::built_in()),
+        Some(path) => {
+            let text = std::fs::read_to_string(path).map_err(|source| LoadtestError::File {
+                path: path.clone(),
+                source,
+            })?;
+            workload::parse(&text).map_err(|source| LoadtestError::Prompts {
+                path: path.clone(),
+                source,
+            })
+        }
+    }
 }
 
 /// A service that answers no warm-up request would only fill the report with failures.

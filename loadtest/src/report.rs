@@ -160,6 +160,42 @@ impl Report {
     }
 }
 
+impl Report {
+    fn write_spreads(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:<10} {:>10} {:>10} {:>10} {:>10} {:>10}",
+            "ms", "mean", "p50", "p95", "p99", "max"
+        )?;
+        for (name, spread) in [
+            ("TTFT", self.ttft_ms),
+            ("ITL", self.itl_ms),
+            ("E2E", self.e2e_ms),
+        ] {
+            match spread {
+                Some(Spread {
+                    mean,
+                    p50,
+                    p95,
+                    p99,
+                    max,
+                }) => {
+                    writeln!(
+                        f,
+                        "{name:<10} {mean:>10.1} {p50:>10.1} {p95:>10.1} {p99:>10.1} {max:>10.1}"
+                    )?;
+                }
+                None => writeln!(
+                    f,
+                    "{name:<10} {:>10} {:>10} {:>10} {:>10} {:>10}",
+                    "-", "-", "-", "-", "-"
+                )?,
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Tokens of one answer.
 fn output_tokens(outcome: &Outcome) -> u64 {
     u64::from(
@@ -202,36 +238,7 @@ impl fmt::Display for Report {
         for (reason, count) in &self.finish_reasons {
             writeln!(f, "finish      {reason}: {count}")?;
         }
-        writeln!(
-            f,
-            "{:<10} {:>10} {:>10} {:>10} {:>10} {:>10}",
-            "ms", "mean", "p50", "p95", "p99", "max"
-        )?;
-        for (name, spread) in [
-            ("TTFT", self.ttft_ms),
-            ("ITL", self.itl_ms),
-            ("E2E", self.e2e_ms),
-        ] {
-            match spread {
-                Some(Spread {
-                    mean,
-                    p50,
-                    p95,
-                    p99,
-                    max,
-                }) => {
-                    writeln!(
-                        f,
-                        "{name:<10} {mean:>10.1} {p50:>10.1} {p95:>10.1} {p99:>10.1} {max:>10.1}"
-                    )?;
-                }
-                None => writeln!(
-                    f,
-                    "{name:<10} {:>10} {:>10} {:>10} {:>10} {:>10}",
-                    "-", "-", "-", "-", "-"
-                )?,
-            }
-        }
+        self.write_spreads(f)?;
         for (kind, errors) in &self.errors {
             writeln!(
                 f,

@@ -170,8 +170,136 @@ fn a_dashboard_finds_bounded_labels_before_the_first_event() {
     }
 }
 
+/// An event moves the series of `expect`, and no other.
+fn check(event: impl Fn(&Metrics), expect: &[&str]) {
+    let metrics = Metrics::new("tiny", CONTEXT_TOKENS);
+    event(&metrics);
+    let text = metrics.text();
+    let samples = text
+        .lines()
+        .filter(|l| !l.starts_with('#') && !l.ends_with(" 0"));
+    // A histogram's sum tells what was observed; its buckets and count move with it.
+    let moved = samples
+        .filter(|l| !l.contains("_bucket{") && !l.contains("_count{"))
+        .map(plain);
+    let expect: BTreeSet<String> = expect.iter().map(|&l| l.to_owned()).collect();
+    assert_eq!(moved.collect::<BTreeSet<_>>(), expect);
+}
+
 #[test]
-fn an_event_moves_its_series_and_no_other() {
+fn events_of_the_service_move_their_series() {
+    check(
+        |m| m.set_rows(3, 4),
+        &["vllm:num_requests_running 3", "vllm:num_requests_waiting 4"],
+    );
+    check(|m| m.preempted(), &["vllm:num_preemptions_total 1"]);
+    check(
+        |m| m.refused(Refusal::QueueFull),
+        &["coxswain:admissions_refused_total{reason=queue_full} 1"],
+    );
+    check(
+        |m| m.disconnected(DisconnectPhase::Prefill),
+        &["coxswain:disconnects_total{phase=prefill} 1"],
+    );
+    check(
+        |m| m.invariant_violated(Invariant::S8),
+        &["coxswain:invariant_violations_total{id=S8} 1"],
+    );
+}
+
+#[test]
+fn events_of_memory_move_their_series() {
+    check(
+        |m| {
+            m.set_kv(
+                KvBytes {
+                    rows: 30,
+                    prefix: 10,
+                    scratch: 5,
+                    free: 80,
+                },
+                125,
+            )
+        },
+        &[
+            "vllm:kv_cache_usage_perc 0.25",
+            "coxswain:kv_bytes{holder=rows} 30",
+            "coxswain:kv_bytes{holder=prefix} 10",
+            "coxswain:kv_bytes{holder=scratch} 5",
+            "coxswain:kv_bytes{holder=free} 80",
+            "coxswain:kv_budget_bytes 125",
+        ],
+    );
+    check(|m| m.set_kv(KvBytes::default(), 0), &[]);
+    check(
+        |m| {
+            m.set_mlx_memory(MlxMemory {
+                active: 1,
+                cache: 2,
+                peak: 3,
+            })
+        },
+        &[
+            "coxswain:mlx_memory_bytes{kind=active} 1",
+            "coxswain:mlx_memory_bytes{kind=cache} 2",
+            "coxswain:mlx_memory_bytes{kind=peak} 3",
+        ],
+    );
+    check(
+        |m| m.prefix_lookup(70, 64),
+        &[
+            "vllm:prefix_cache_queries_total 70",
+            "vllm:prefix_cache_hits_total 64",
+        ],
+    );
+}
+
+#[test]
+fn events_of_a_step_move_their_series() {
+    check(
+        |m| {
+            m.step(StepShape {
+                rows: 2,
+                prefill_tokens: 31,
+                decode_tokens: 1,
+            })
+        },
+        &[
+            "coxswain:batch_rows_sum 2",
+            "coxswain:step_tokens_sum{kind=prefill} 31",
+            "coxswain:step_tokens_sum{kind=decode} 1",
+            "vllm:iteration_tokens_total_sum 32",
+        ],
+    );
+    check(
+        |m| m.step_phase(StepPhase::Reply, Duration::from_millis(125)),
+        &["coxswain:step_seconds_sum{phase=reply} 0.125"],
+    );
+    check(
+        |m| m.prefilled(70, 64),
+        &[
+            "vllm:prompt_tokens_total 70",
+            "vllm:prompt_tokens_cached_total 64",
+        ],
+    );
+    check(
+        |m| m.first_token(Duration::from_millis(500)),
+        &[
+            "vllm:generation_tokens_total 1",
+            "vllm:time_to_first_token_seconds_sum 0.5",
+        ],
+    );
+    check(
+        |m| m.next_token(Duration::from_millis(125)),
+        &[
+            "vllm:generation_tokens_total 1",
+            "vllm:inter_token_latency_seconds_sum 0.125",
+        ],
+    );
+}
+
+#[test]
+fn a_request_is_counted_by_how_far_it_came() {
     let done = RequestDone {
         reason: FinishReason::Length,
         prompt_tokens: 7,
@@ -184,6 +312,24 @@ fn an_event_moves_its_series_and_no_other() {
         decode: Some(Duration::from_secs(1)),
         e2e: Duration::from_millis(1750),
     };
+    check(
+        |m| m.finished(&done),
+        &[
+            "vllm:request_success_total{finished_reason=length} 1",
+            "vllm:e2e_request_latency_seconds_sum 1.75",
+            "vllm:request_queue_time_seconds_sum 0.5",
+            "vllm:request_prefill_time_seconds_sum 0.25",
+            "vllm:request_decode_time_seconds_sum 1",
+            "vllm:request_inference_time_seconds_sum 1.25",
+            "vllm:request_time_per_output_token_seconds_sum 0.25",
+            "vllm:request_prompt_tokens_sum 7",
+            "vllm:request_generation_tokens_sum 5",
+            "vllm:request_max_num_generation_tokens_sum 5",
+            "vllm:request_params_n_sum 1",
+            "vllm:request_params_max_tokens_sum 64",
+        ],
+    );
+    // It left while it waited.
     let early = RequestDone {
         reason: FinishReason::Abort,
         generation_tokens: 0,
@@ -193,154 +339,16 @@ fn an_event_moves_its_series_and_no_other() {
         decode: None,
         ..done
     };
-    type Event = Box<dyn Fn(&Metrics)>;
-    let rows: Vec<(Event, &[&str])> = vec![
-        (
-            Box::new(|m| m.set_rows(3, 4)),
-            &["vllm:num_requests_running 3", "vllm:num_requests_waiting 4"],
-        ),
-        (
-            Box::new(|m| {
-                m.set_kv(
-                    KvBytes {
-                        rows: 30,
-                        prefix: 10,
-                        scratch: 5,
-                        free: 80,
-                    },
-                    125,
-                )
-            }),
-            &[
-                "vllm:kv_cache_usage_perc 0.25",
-                "coxswain:kv_bytes{holder=rows} 30",
-                "coxswain:kv_bytes{holder=prefix} 10",
-                "coxswain:kv_bytes{holder=scratch} 5",
-                "coxswain:kv_bytes{holder=free} 80",
-                "coxswain:kv_budget_bytes 125",
-            ],
-        ),
-        (
-            Box::new(|m| {
-                m.set_mlx_memory(MlxMemory {
-                    active: 1,
-                    cache: 2,
-                    peak: 3,
-                })
-            }),
-            &[
-                "coxswain:mlx_memory_bytes{kind=active} 1",
-                "coxswain:mlx_memory_bytes{kind=cache} 2",
-                "coxswain:mlx_memory_bytes{kind=peak} 3",
-            ],
-        ),
-        (
-            Box::new(|m| {
-                m.step(StepShape {
-                    rows: 2,
-                    prefill_tokens: 31,
-                    decode_tokens: 1,
-                })
-            }),
-            &[
-                "coxswain:batch_rows_sum 2",
-                "coxswain:step_tokens_sum{kind=prefill} 31",
-                "coxswain:step_tokens_sum{kind=decode} 1",
-                "vllm:iteration_tokens_total_sum 32",
-            ],
-        ),
-        (
-            Box::new(|m| m.step_phase(StepPhase::Reply, Duration::from_millis(125))),
-            &["coxswain:step_seconds_sum{phase=reply} 0.125"],
-        ),
-        (
-            Box::new(|m| m.prefix_lookup(70, 64)),
-            &[
-                "vllm:prefix_cache_queries_total 70",
-                "vllm:prefix_cache_hits_total 64",
-            ],
-        ),
-        (
-            Box::new(|m| m.prefilled(70, 64)),
-            &[
-                "vllm:prompt_tokens_total 70",
-                "vllm:prompt_tokens_cached_total 64",
-            ],
-        ),
-        (
-            Box::new(|m| m.first_token(Duration::from_millis(500))),
-            &[
-                "vllm:generation_tokens_total 1",
-                "vllm:time_to_first_token_seconds_sum 0.5",
-            ],
-        ),
-        (
-            Box::new(|m| m.next_token(Duration::from_millis(125))),
-            &[
-                "vllm:generation_tokens_total 1",
-                "vllm:inter_token_latency_seconds_sum 0.125",
-            ],
-        ),
-        (
-            Box::new(|m| m.preempted()),
-            &["vllm:num_preemptions_total 1"],
-        ),
-        (
-            Box::new(move |m| m.finished(&done)),
-            &[
-                "vllm:request_success_total{finished_reason=length} 1",
-                "vllm:e2e_request_latency_seconds_sum 1.75",
-                "vllm:request_queue_time_seconds_sum 0.5",
-                "vllm:request_prefill_time_seconds_sum 0.25",
-                "vllm:request_decode_time_seconds_sum 1",
-                "vllm:request_inference_time_seconds_sum 1.25",
-                "vllm:request_time_per_output_token_seconds_sum 0.25",
-                "vllm:request_prompt_tokens_sum 7",
-                "vllm:request_generation_tokens_sum 5",
-                "vllm:request_max_num_generation_tokens_sum 5",
-                "vllm:request_params_n_sum 1",
-                "vllm:request_params_max_tokens_sum 64",
-            ],
-        ),
-        (
-            Box::new(move |m| m.finished(&early)),
-            &[
-                "vllm:request_success_total{finished_reason=abort} 1",
-                "vllm:e2e_request_latency_seconds_sum 1.75",
-                "vllm:request_queue_time_seconds_sum 0.5",
-                "vllm:request_prompt_tokens_sum 7",
-                "vllm:request_params_n_sum 1",
-            ],
-        ),
-        (
-            Box::new(|m| m.refused(Refusal::QueueFull)),
-            &["coxswain:admissions_refused_total{reason=queue_full} 1"],
-        ),
-        (
-            Box::new(|m| m.disconnected(DisconnectPhase::Prefill)),
-            &["coxswain:disconnects_total{phase=prefill} 1"],
-        ),
-        (
-            Box::new(|m| m.invariant_violated(Invariant::S8)),
-            &["coxswain:invariant_violations_total{id=S8} 1"],
-        ),
-    ];
-    for (event, expect) in rows {
-        let metrics = Metrics::new("tiny", CONTEXT_TOKENS);
-        event(&metrics);
-        let moved: BTreeSet<String> = metrics
-            .text()
-            .lines()
-            .filter(|l| !l.starts_with('#') && !l.ends_with(" 0"))
-            .filter(|l| !l.contains("_bucket{") && !l.contains("_count{"))
-            .map(plain)
-            .collect();
-        assert_eq!(
-            moved,
-            expect.iter().map(|&l| l.to_owned()).collect(),
-            "{expect:?}"
-        );
-    }
+    check(
+        |m| m.finished(&early),
+        &[
+            "vllm:request_success_total{finished_reason=abort} 1",
+            "vllm:e2e_request_latency_seconds_sum 1.75",
+            "vllm:request_queue_time_seconds_sum 0.5",
+            "vllm:request_prompt_tokens_sum 7",
+            "vllm:request_params_n_sum 1",
+        ],
+    );
 }
 
 /// A sample without `model_name` and quotes.

@@ -136,15 +136,13 @@ impl Metrics {
     /// A row's first token, this long after the request arrived.
     pub fn first_token(&self, since_arrival: Duration) {
         self.requests.generation_tokens.inc();
-        self.requests
-            .first_token
-            .observe(since_arrival.as_secs_f64());
+        self.times.first_token.observe(since_arrival.as_secs_f64());
     }
 
     /// A later token of a row, this long after the one before.
     pub fn next_token(&self, since_last: Duration) {
         self.requests.generation_tokens.inc();
-        self.requests.inter_token.observe(since_last.as_secs_f64());
+        self.times.inter_token.observe(since_last.as_secs_f64());
     }
 
     pub fn preempted(&self) {
@@ -154,19 +152,19 @@ impl Metrics {
     /// A request ended. Call it once a request.
     pub fn finished(&self, done: &RequestDone) {
         self.requests.ended[done.reason as usize].inc();
-        self.requests.e2e.observe(done.e2e.as_secs_f64());
-        self.requests.queue.observe(done.queue.as_secs_f64());
+        self.times.e2e.observe(done.e2e.as_secs_f64());
+        self.times.queue.observe(done.queue.as_secs_f64());
         if let Some(prefill) = done.prefill {
-            self.requests.prefill.observe(prefill.as_secs_f64());
-            self.requests
+            self.times.prefill.observe(prefill.as_secs_f64());
+            self.times
                 .inference
                 .observe((prefill + done.decode.unwrap_or_default()).as_secs_f64());
         }
         if let Some(decode) = done.decode {
-            self.requests.decode.observe(decode.as_secs_f64());
+            self.times.decode.observe(decode.as_secs_f64());
             // One token has no time between tokens.
             if done.longest_answer_tokens > 1 {
-                self.requests
+                self.times
                     .per_output_token
                     .observe(decode.as_secs_f64() / f64::from(done.longest_answer_tokens - 1));
             }

@@ -1,7 +1,7 @@
 //! The registry: every series made once, every child resolved once, so that recording is a few atomic additions.
 
 use crate::maker::Maker;
-use crate::series::{Memory, Requests, Service, Steps};
+use crate::series::{Memory, Requests, Service, Steps, Times};
 use prometheus::{Registry, TextEncoder};
 
 /// All series of one service. Share it in an `Arc`; every method takes `&self` and does no I/O.
@@ -12,6 +12,7 @@ pub struct Metrics {
     pub(crate) service: Service,
     pub(crate) memory: Memory,
     pub(crate) requests: Requests,
+    pub(crate) times: Times,
     pub(crate) steps: Steps,
 }
 
@@ -26,6 +27,7 @@ impl Metrics {
             service: Service::new(&maker),
             memory: Memory::new(&maker),
             requests: Requests::new(&maker, context_tokens),
+            times: Times::new(&maker),
             steps: Steps::new(&maker),
             registry: maker.registry,
         }

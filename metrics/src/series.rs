@@ -123,14 +123,6 @@ pub(crate) struct Requests {
     pub(crate) generation_tokens: IntCounter,
     pub(crate) prompt_tokens_cached: IntCounter,
     pub(crate) ended: Vec<IntCounter>,
-    pub(crate) first_token: Histogram,
-    pub(crate) inter_token: Histogram,
-    pub(crate) per_output_token: Histogram,
-    pub(crate) e2e: Histogram,
-    pub(crate) queue: Histogram,
-    pub(crate) inference: Histogram,
-    pub(crate) prefill: Histogram,
-    pub(crate) decode: Histogram,
     pub(crate) prompt: Histogram,
     pub(crate) generation: Histogram,
     pub(crate) max_tokens: Histogram,
@@ -142,8 +134,6 @@ impl Requests {
     pub(crate) fn new(m: &Maker, context_tokens: u32) -> Requests {
         let bounds = buckets::one_two_five(context_tokens);
         let tokens = |name, help| m.histogram(name, help, &bounds);
-        let time = |name, help| m.histogram(name, help, buckets::REQUEST);
-        let token_time = |name, help| m.histogram(name, help, buckets::TOKEN);
         let reasons = FinishReason::values();
         Requests {
             prompt_tokens: m.counter(
@@ -161,6 +151,45 @@ impl Requests {
                 "finished_reason",
                 &reasons,
             ),
+            prompt: tokens("vllm:request_prompt_tokens", "Prompt tokens of a request."),
+            generation: tokens(
+                "vllm:request_generation_tokens",
+                "Generated tokens of a request.",
+            ),
+            max_tokens: tokens(
+                "vllm:request_params_max_tokens",
+                "The max_tokens that a request asked for.",
+            ),
+            longest_answer: tokens(
+                "vllm:request_max_num_generation_tokens",
+                "Tokens of a request's longest answer.",
+            ),
+            n: m.histogram(
+                "vllm:request_params_n",
+                "Answers that a request asked for.",
+                buckets::PARAMS_N,
+            ),
+        }
+    }
+}
+
+/// Times of requests and tokens.
+pub(crate) struct Times {
+    pub(crate) first_token: Histogram,
+    pub(crate) inter_token: Histogram,
+    pub(crate) per_output_token: Histogram,
+    pub(crate) e2e: Histogram,
+    pub(crate) queue: Histogram,
+    pub(crate) inference: Histogram,
+    pub(crate) prefill: Histogram,
+    pub(crate) decode: Histogram,
+}
+
+impl Times {
+    pub(crate) fn new(m: &Maker) -> Times {
+        let time = |name, help| m.histogram(name, help, buckets::REQUEST);
+        let token_time = |name, help| m.histogram(name, help, buckets::TOKEN);
+        Times {
             first_token: m.histogram(
                 "vllm:time_to_first_token_seconds",
                 "From arrival to the first token.",
@@ -193,24 +222,6 @@ impl Requests {
             decode: time(
                 "vllm:request_decode_time_seconds",
                 "From the first token to the last.",
-            ),
-            prompt: tokens("vllm:request_prompt_tokens", "Prompt tokens of a request."),
-            generation: tokens(
-                "vllm:request_generation_tokens",
-                "Generated tokens of a request.",
-            ),
-            max_tokens: tokens(
-                "vllm:request_params_max_tokens",
-                "The max_tokens that a request asked for.",
-            ),
-            longest_answer: tokens(
-                "vllm:request_max_num_generation_tokens",
-                "Tokens of a request's longest answer.",
-            ),
-            n: m.histogram(
-                "vllm:request_params_n",
-                "Answers that a request asked for.",
-                buckets::PARAMS_N,
             ),
         }
     }
