@@ -19,6 +19,8 @@ pub struct Stats {
     /// Times the model was lost and opened again.
     pub restarts: u64,
     pub draining: bool,
+    /// The model was lost and is being opened again; rows wait meanwhile.
+    pub opening: bool,
     /// Why nothing is served any more; None while all is well.
     pub lost: Option<String>,
     pub kv: KvStats,

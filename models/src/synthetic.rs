@@ -10,6 +10,8 @@ use kv::{BlockId, Draw, Input, RowFault, RowResult, Step, StepDone, StepRow};
 use std::collections::VecDeque;
 use std::time::Instant;
 
+pub mod text;
+
 /// Bytes that a token's K and V would take; one slot of the pool stands for them.
 const TOKEN_BYTES: u64 = 64;
 
@@ -25,7 +27,7 @@ pub struct Shape {
 
 impl Default for Shape {
     fn default() -> Self {
-        Shape { name: "synthetic".into(), vocab: 512, context: 4096, blocks: 1024 }
+        Shape { name: "synthetic".into(), vocab: text::VOCAB, context: 4096, blocks: 1024 }
     }
 }
 
@@ -201,7 +203,7 @@ mod tests {
     #[test]
     fn chunks_tables_and_neighbours_do_not_matter() {
         let prompt: Vec<u32> = (0..70).collect();
-        let want = next(&prompt, &draw(0.0, 0, 0), 512);
+        let want = next(&prompt, &draw(0.0, 0, 0), text::VOCAB);
         let mut engine = Synthetic::new(Shape { blocks: 8, ..Shape::default() });
         tokens(&mut engine, 1, &[], vec![row(1, &prompt[..40], 0, &[7, 2], None), row(2, &[9], 0, &[3], Some(draw(0.0, 0, 0)))]);
         let got = tokens(&mut engine, 2, &[(2, 5)], vec![row(1, &prompt[40..], 40, &[7, 5, 1], Some(draw(0.0, 0, 0)))]);
