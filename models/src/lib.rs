@@ -2,4 +2,8 @@
 //!
 //! This crate may never know actors or HTTP.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 pub mod engine;
+pub mod synthetic;
+pub mod worker;

@@ -1,0 +1,1 @@
+//! Spans to an OpenTelemetry collector.
