@@ -67,7 +67,7 @@ mod tests {
             (b"{\"a\":1} x", "line 1 column 9"),
             (b"{\"a\":\"\xff\"}", "line 1 column 7"),
             (b"{\"a\":\"\\ud800\"}", "line 1 column 13"),
-            (b"{\"a\":1e999}", "line 1 column 9"),
+            (b"{\"a\":1e999}", "line 1 column 10"),
             (b"{\"a\":NaN}", "line 1 column 6"),
             (deep.as_bytes(), "line 1 column 128"),
         ];
