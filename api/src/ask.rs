@@ -79,7 +79,9 @@ fn text(fields: &mut Fields) -> Result<Prompt, Refusal> {
         Some(Value::String(text)) => Ok(Prompt::Text(text)),
         Some(Value::Array(list)) => match list.first() {
             None => Err(Refusal::field("prompt", format!("must be {ALLOWED}, not an empty array"))),
-            Some(Value::String(_) | Value::Array(_)) if list.len() > 1 => Err(Refusal::unserved("prompt with several prompts", "send one request a prompt").at("prompt")),
+            Some(Value::String(_) | Value::Array(_)) if list.len() > 1 => {
+                Err(Refusal::unserved("prompt with several prompts", "send one request a prompt").at("prompt"))
+            }
             Some(Value::String(text)) => Ok(Prompt::Text(text.clone())),
             Some(Value::Array(ids)) => ids_of("prompt[0]", ids).map(Prompt::Ids),
             Some(_) => ids_of("prompt", &list).map(Prompt::Ids),

@@ -168,13 +168,8 @@ fn every_field_arrives() {
 
 #[test]
 fn prompts_are_text_or_ids() {
-    let rows = [
-        (json!("a"), "Text(\"a\")"),
-        (json!(["a"]), "Text(\"a\")"),
-        (json!([1, 2.0]), "Ids([1, 2])"),
-        (json!([[3]]), "Ids([3])"),
-        (json!([[]]), "Ids([])"),
-    ];
+    let rows =
+        [(json!("a"), "Text(\"a\")"), (json!(["a"]), "Text(\"a\")"), (json!([1, 2.0]), "Ids([1, 2])"), (json!([[3]]), "Ids([3])"), (json!([[]]), "Ids([])")];
     for (prompt, read_as) in rows {
         let wanted = read(Shape::Text, json!({"prompt": prompt}), &card()).unwrap();
         assert_eq!(format!("{:?}", wanted.prompt), read_as);

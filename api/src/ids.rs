@@ -32,7 +32,8 @@ mod tests {
     #[test]
     fn only_sane_ids_are_taken() {
         let long = "x".repeat(129);
-        let rows: [(&[u8], bool); 6] = [(b"a-1:b", true), (b"", false), (b"a b", false), ("é".as_bytes(), false), (&long.as_bytes()[..128], true), (long.as_bytes(), false)];
+        let rows: [(&[u8], bool); 6] =
+            [(b"a-1:b", true), (b"", false), (b"a b", false), ("é".as_bytes(), false), (&long.as_bytes()[..128], true), (long.as_bytes(), false)];
         for (bytes, taken) in rows {
             let value = HeaderValue::from_bytes(bytes).unwrap();
             assert_eq!(of_client(Some(&value)).is_some(), taken, "{bytes:?}");

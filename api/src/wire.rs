@@ -26,15 +26,8 @@ impl Head {
             Shape::Chat => "chat.completion",
             Shape::Text => "text_completion",
         };
-        let whole = Whole {
-            id: &self.id,
-            object,
-            created: self.created_unix_s,
-            model: &self.model,
-            choices: [choice],
-            usage: usage.into(),
-            coxswain: timings.into(),
-        };
+        let whole =
+            Whole { id: &self.id, object, created: self.created_unix_s, model: &self.model, choices: [choice], usage: usage.into(), coxswain: timings.into() };
         json(&whole)
     }
 }
@@ -266,8 +259,7 @@ mod tests {
         (Finish::Length, usage, timings)
     }
 
-    const COXSWAIN: &str =
-        r#"{"queue_ms":0.123,"prefill_ms":1.0,"decode_ms":2.5,"ttft_ms":1.2,"preemptions":1,"restarts":0,"seed":18446744073709551615}"#;
+    const COXSWAIN: &str = r#"{"queue_ms":0.123,"prefill_ms":1.0,"decode_ms":2.5,"ttft_ms":1.2,"preemptions":1,"restarts":0,"seed":18446744073709551615}"#;
     const USAGE: &str = r#"{"prompt_tokens":7,"completion_tokens":2,"total_tokens":9,"prompt_tokens_details":{"cached_tokens":4}}"#;
 
     #[test]
