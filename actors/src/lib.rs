@@ -6,6 +6,10 @@
 //! - [`service`]: the handle: ask, card, readiness, stats, drain. [`answer`]: the client's end of one request.
 //! - [`start`]: loads the model on its own thread and puts the actors up. [`options`]: the numbers to choose.
 //! - [`stats`]: one snapshot of everything, published after every turn.
+//!
+//! Inside, an actor a file: `request`, `scheduling`, `budget`, `model`, and between them `messages`. What they need to know but
+//! not to be: `check`, `prompt`, `writer`, `clock`, `rate` are pure; `reporting` fills stats and metrics; `host` is the model's
+//! own thread.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -15,6 +19,19 @@ pub mod options;
 pub mod service;
 pub mod start;
 pub mod stats;
+
+mod budget;
+mod check;
+mod clock;
+mod host;
+mod messages;
+mod model;
+mod prompt;
+mod rate;
+mod reporting;
+mod request;
+mod scheduling;
+mod writer;
 
 pub use answer::Answer;
 pub use ask::{Ask, Event, Failure, Finish, Params, Prompt, Timings, Usage};

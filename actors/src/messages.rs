@@ -76,6 +76,8 @@ pub(crate) struct Delta {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum What {
+    /// The scheduler took it: it will be answered.
+    Accepted,
     Event(scheduler::Event),
     Refused {
         refusal: scheduler::Refusal,
@@ -88,13 +90,15 @@ pub(crate) enum What {
 /// The way back to a row's Request actor. Whoever drops it before the row's last word tells the row that it is lost, so that
 /// no client waits for an answer that nobody will give: not after a refusal, not after a panic.
 pub(crate) struct Route {
+    pub(crate) prompt_tokens: u32,
     request: Option<Addr<Request>>,
     reason: String,
 }
 
 impl Route {
-    pub(crate) fn new(request: Addr<Request>) -> Route {
+    pub(crate) fn new(request: Addr<Request>, prompt_tokens: u32) -> Route {
         Route {
+            prompt_tokens,
             request: Some(request),
             reason: "the service stopped".into(),
         }

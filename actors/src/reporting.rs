@@ -127,6 +127,10 @@ impl Reporting {
         self.stats.tokens.prompt += u64::from(tokens);
     }
 
+    pub(crate) fn retry_after_s(&mut self, seconds: u32) {
+        self.stats.retry_after_s = seconds;
+    }
+
     pub(crate) fn draining(&mut self) {
         self.stats.draining = true;
     }

@@ -117,7 +117,12 @@ impl Scheduling {
         self.deliver(events);
         self.check();
         self.report.rows(&self.core.snapshot());
+        self.report.retry_after_s(self.retry_after_s());
         self.report.publish();
+    }
+
+    fn retry_after_s(&self) -> u32 {
+        self.rate.retry_after_s(self.routes.len() as u32, Instant::now())
     }
 
     fn apply(&mut self, note: Note) {
@@ -155,10 +160,11 @@ impl Scheduling {
         let seq = submit.seq;
         match self.core.submit(submit, self.now_us()) {
             Ok(()) => {
+                route.tell(Instant::now(), What::Accepted);
                 self.routes.insert(seq, route);
             }
             Err(refusal) => {
-                let retry_after_s = self.rate.retry_after_s(self.core.snapshot().waiting, Instant::now());
+                let retry_after_s = self.retry_after_s();
                 route.end(Instant::now(), What::Refused { refusal, retry_after_s });
             }
         }
@@ -240,6 +246,9 @@ impl Scheduling {
                     route.end(at, What::Event(event));
                 }
             } else if let Some(route) = self.routes.get(&seq) {
+                if matches!(event, Event::Admitted { .. }) {
+                    self.report.prompt(route.prompt_tokens);
+                }
                 route.tell(at, What::Event(event));
             }
         }

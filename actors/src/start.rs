@@ -164,6 +164,7 @@ fn limits(options: &Options, info: &EngineInfo) -> scheduler::Limits {
         // The service's permits are the one count of what may be here; all of them may still wait when none has been admitted.
         queue: options.queue.saturating_add(options.batch),
         pool_tokens: u64::from(info.blocks) * u64::from(BLOCK_TOKENS),
+        block_tokens: BLOCK_TOKENS,
         prefix_cache: options.prefix_cache,
     }
 }

@@ -18,6 +18,8 @@ pub struct Stats {
     pub preemptions: u64,
     /// Times the model was lost and opened again.
     pub restarts: u64,
+    /// When to come again if the queue is full, from the rate at which requests end.
+    pub retry_after_s: u32,
     pub draining: bool,
     /// The model was lost and is being opened again; rows wait meanwhile.
     pub opening: bool,

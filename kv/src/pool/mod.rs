@@ -152,10 +152,15 @@ impl Pool {
         // The step that copied is done. Let go of the source first: the copy may take its place in the index.
         let pinned = self.rows.get_mut(&seq).and_then(|row| row.pinned.take());
         self.unpin(pinned, None);
-        let Some(row) = self.rows.get_mut(&seq) else { return };
+        let Some(row) = self.rows.get_mut(&seq) else {
+            return;
+        };
         let size = self.config.block_tokens;
         for &token in tokens {
-            assert!(row.sealed < row.granted, "{seq:?} seals tokens that it has no room for");
+            assert!(
+                row.sealed < row.granted,
+                "{seq:?} seals tokens that it has no room for"
+            );
             let block = row.table[(row.sealed / size) as usize];
             self.index.write(block, (row.sealed % size) as usize, token);
             row.sealed += 1;
