@@ -26,6 +26,8 @@ pub(crate) struct Model {
     pub(crate) steps: Option<Sender<Step>>,
     /// Number of the current life. What a former life still says is not heard.
     pub(crate) life: u32,
+    /// The thread is opening the model: steps wait in the channel, and their deadline has not begun.
+    pub(crate) opening: bool,
     pub(crate) step_deadline: Duration,
     pub(crate) in_flight: VecDeque<(StepId, Instant)>,
     pub(crate) deaths: VecDeque<Instant>,
@@ -59,6 +61,9 @@ impl Model {
         let Some(&(step, since)) = self.in_flight.front() else {
             return;
         };
+        if self.opening {
+            return;
+        }
         let took = now.saturating_duration_since(since);
         if took >= self.step_deadline {
             self.gone(format!(
@@ -66,6 +71,13 @@ impl Model {
                 step.0,
                 took.as_secs()
             ));
+        }
+    }
+
+    /// The oldest step has run since now at the earliest: it waited behind the one before it, or for the model.
+    fn front_begins(&mut self) {
+        if let Some((_, since)) = self.in_flight.front_mut() {
+            *since = Instant::now();
         }
     }
 
@@ -104,12 +116,17 @@ impl Model {
             Some(said_by(life, model))
         };
         match host::spawn(Arc::clone(&self.opener), received, opened) {
-            Ok(()) => self.steps = Some(steps),
+            Ok(()) => {
+                self.steps = Some(steps);
+                self.opening = true;
+            }
             Err(error) => self.gone(error.to_string()),
         }
     }
 
     fn opened(&mut self, info: Result<EngineInfo, EngineError>) {
+        self.opening = false;
+        self.front_begins();
         match info {
             Ok(info) if info == self.info => self.scheduling.do_send(ModelIs::Back),
             Ok(_) => self.gone("the model has changed since it was first opened".into()),
@@ -152,10 +169,7 @@ impl Handler<Said> for Model {
             Saying::Worker(FromWorker::Failed(error)) => self.died(error.to_string(), ctx),
             Saying::Worker(FromWorker::Done(done, memory)) => {
                 self.in_flight.pop_front();
-                // The next step has run since now at the earliest: it waited behind this one.
-                if let Some((_, since)) = self.in_flight.front_mut() {
-                    *since = Instant::now();
-                }
+                self.front_begins();
                 self.scheduling.do_send(Stepped { done, memory });
             }
         }

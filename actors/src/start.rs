@@ -139,6 +139,7 @@ impl Room {
                 info,
                 steps: Some(steps),
                 life: 0,
+                opening: false,
                 step_deadline: options.step_deadline,
                 in_flight: VecDeque::new(),
                 deaths: VecDeque::new(),
