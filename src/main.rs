@@ -1,2 +1,119 @@
-//! (in the making)
-fn main() {}
+//! The command line: parses, composes, and nothing else.
+
+mod budget;
+mod logging;
+mod model;
+mod serve;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use models::mlx::DeviceChoice;
+use models::weights::Float;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Continuous batching for a team's own machine: one language model, many people at once.
+#[derive(Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve a model over HTTP
+    Serve(serve::Args),
+    /// Hold models against recorded logits of the oracle: folders with config.json, model.safetensors, golden.safetensors
+    Check(CheckArgs),
+    /// Put load on an OpenAI-compatible server and report what its clients felt
+    Loadtest(loadtest::Args),
+}
+
+#[derive(clap::Args)]
+struct CheckArgs {
+    #[arg(required = true, value_name = "DIR")]
+    dirs: Vec<PathBuf>,
+    #[command(flatten)]
+    placing: Placing,
+}
+
+/// Where a model runs, and in what.
+#[derive(clap::Args, Clone, Copy)]
+struct Placing {
+    /// Where the model runs; auto takes the GPU where MLX has one
+    #[arg(long, value_enum, default_value_t = Device::Auto)]
+    device: Device,
+    /// Make the weights dense in this type; auto is f32 on the CPU, and as stored on a GPU
+    #[arg(long, value_enum, default_value_t = Dtype::Auto)]
+    dtype: Dtype,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Device {
+    Auto,
+    Cpu,
+    Gpu,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Dtype {
+    Auto,
+    F32,
+    F16,
+    Bf16,
+}
+
+impl Placing {
+    fn device(self) -> DeviceChoice {
+        match self.device {
+            Device::Auto => DeviceChoice::Auto,
+            Device::Cpu => DeviceChoice::Cpu,
+            Device::Gpu => DeviceChoice::Gpu,
+        }
+    }
+
+    fn dtype(self) -> Option<Float> {
+        match self.dtype {
+            Dtype::Auto => None,
+            Dtype::F32 => Some(Float::F32),
+            Dtype::F16 => Some(Float::F16),
+            Dtype::Bf16 => Some(Float::BF16),
+        }
+    }
+}
+
+/// What went wrong with what was asked for, as opposed to what was found wrong: a check or a load that failed is 1.
+const UNUSABLE: u8 = 2;
+
+fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Serve(args) => ended(serve::run(&args).map(|()| ExitCode::SUCCESS)),
+        Command::Check(args) => ended(check(&args)),
+        Command::Loadtest(args) => ended(load(&args)),
+    }
+}
+
+fn ended(result: Result<ExitCode, String>) -> ExitCode {
+    result.unwrap_or_else(|why| {
+        eprintln!("coxswain: {why}");
+        ExitCode::from(UNUSABLE)
+    })
+}
+
+fn check(args: &CheckArgs) -> Result<ExitCode, String> {
+    let mut all = true;
+    for dir in &args.dirs {
+        let lines = models::check::check(dir, args.placing.device(), args.placing.dtype()).map_err(|e| e.to_string())?;
+        for line in lines {
+            all &= line.ok();
+            println!("{}: {line}", dir.display());
+        }
+    }
+    Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn load(args: &loadtest::Args) -> Result<ExitCode, String> {
+    let report = loadtest::run(args).map_err(|e| e.to_string())?;
+    print!("{report}");
+    Ok(if report.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -69,3 +69,42 @@ fn size_of(dtype: Dtype) -> usize {
         Dtype::Uint64 | Dtype::Int64 | Dtype::Float64 | Dtype::Complex64 => 8,
     }
 }
+
+/// Bytes that this process may still take on a device.
+pub fn memory_left(place: Place) -> Result<u64, String> {
+    match place {
+        Place::Cpu => memory_left_cpu(),
+        Place::Gpu => memory_left_gpu(),
+    }
+}
+
+/// Linux's own estimate of what can be taken without swapping (proc(5), MemAvailable).
+fn memory_left_cpu() -> Result<u64, String> {
+    let text = std::fs::read_to_string("/proc/meminfo").map_err(|e| format!("/proc/meminfo cannot be read ({e}): give a size instead of auto"))?;
+    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|l| l.trim().strip_suffix("kB")).and_then(|n| n.trim().parse::<u64>().ok());
+    kib.map(|k| k * 1024).ok_or_else(|| "/proc/meminfo has no MemAvailable: give a size instead of auto".to_owned())
+}
+
+/// What the device says is usable, less what MLX has of it already.
+fn memory_left_gpu() -> Result<u64, String> {
+    // Metal's recommendation leaves room for the system; CUDA tells what is free, and how much there is.
+    let keys = [c"max_recommended_working_set_size", c"total_memory", c"memory_size"];
+    let used = mlx_rs::memory::active_memory().map_or(0, |n| n as u64);
+    // SAFETY: every handle is made and freed here, and the out pointers outlive the calls that write them.
+    let total = unsafe {
+        let gpu = mlx_sys::mlx_device_new_type(mlx_sys::mlx_device_type__MLX_GPU, 0);
+        let mut info = mlx_sys::mlx_device_info_new();
+        mlx_sys::mlx_device_info_get(&raw mut info, gpu);
+        let found = keys.iter().find_map(|key| {
+            let (mut there, mut value) = (false, 0usize);
+            mlx_sys::mlx_device_info_has_key(&raw mut there, info, key.as_ptr());
+            (there && mlx_sys::mlx_device_info_get_size(&raw mut value, info, key.as_ptr()) == 0).then_some(value as u64)
+        });
+        mlx_sys::mlx_device_info_free(info);
+        mlx_sys::mlx_device_free(gpu);
+        found
+    };
+    let total = total.ok_or("MLX does not say how much memory the GPU has: give a size instead of auto")?;
+    Ok(total.saturating_sub(used))
+}

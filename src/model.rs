@@ -1,0 +1,29 @@
+//! Which model: what the command line names, or the default one where `make model` left it.
+
+use models::gguf;
+use models::text::Text;
+use std::path::{Path, PathBuf};
+
+/// The default model's file under `models/`, as `make model` writes it.
+const DEFAULT: &str = "models/SmolLM2-135M-Instruct.Q4_1.gguf";
+
+/// The path given, or the default model's.
+pub(crate) fn path(given: Option<&Path>) -> Result<PathBuf, String> {
+    if let Some(path) = given {
+        return if path.exists() { Ok(path.to_owned()) } else { Err(format!("--model {}: there is no such file or folder", path.display())) };
+    }
+    let path = home()?.join(DEFAULT);
+    if path.exists() { Ok(path) } else { Err(format!("the default model is not at {}: `make model` fetches it, or name another with --model", path.display())) }
+}
+
+/// `$COXSWAIN_HOME`, or `~/.cache/coxswain`.
+fn home() -> Result<PathBuf, String> {
+    let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    set("COXSWAIN_HOME").or_else(|| set("HOME").map(|h| h.join(".cache/coxswain"))).ok_or_else(|| "neither COXSWAIN_HOME nor HOME is set, so there is no default model: name one with --model".to_owned())
+}
+
+/// Tokenizer and chat template of the model at `path`.
+pub(crate) fn text(path: &Path) -> Result<Text, String> {
+    let text = if path.is_dir() { Text::from_dir(path) } else { gguf::File::open(path).map_err(Into::into).and_then(|file| Text::from_gguf(&file)) };
+    text.map_err(|e| e.to_string())
+}
