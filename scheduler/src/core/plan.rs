@@ -224,7 +224,11 @@ impl Scheduler {
                 chosen.push(*seq);
             }
         }
-        for seq in self.queue.in_order(&self.accounts).take(places + LOOK_AHEAD) {
+        for seq in self
+            .queue
+            .in_order(&self.accounts)
+            .take(places + LOOK_AHEAD)
+        {
             if chosen.len() >= places {
                 break;
             }
