@@ -118,8 +118,9 @@ impl Pool {
                     row.granted
                 )
             })?;
-            ensure(K5, row.sealed <= row.granted, || {
-                format!("{seq:?}: sealed {}", row.sealed)
+            let room = row.table.len() as u32 * self.config.block_tokens;
+            ensure(K5, row.sealed <= room, || {
+                format!("{seq:?}: {} sealed", row.sealed)
             })?;
             for &block in &row.table[(row.sealed / self.config.block_tokens) as usize..] {
                 let own = self.blocks.refs(block) == 1 && !self.index.contains(block);

@@ -38,7 +38,7 @@ pub struct Pool {
 #[derive(Debug)]
 struct Row {
     table: Vec<BlockId>,
-    /// Tokens that the table was granted for.
+    /// Tokens that the table was granted for; there may be room for more in its last block.
     granted: u32,
     /// Positions `0 .. sealed` are computed, and their tokens known to the index.
     sealed: u32,
@@ -157,8 +157,9 @@ impl Pool {
         };
         let size = self.config.block_tokens;
         for &token in tokens {
+            let room = row.table.len() as u32 * size;
             assert!(
-                row.sealed < row.granted,
+                row.sealed < room,
                 "{seq:?} seals tokens that it has no room for"
             );
             let block = row.table[(row.sealed / size) as usize];

@@ -6,24 +6,24 @@ use kv::invariants::ensure;
 use kv::{BlockId, Input, RowFault, RowResult, SeqId, Step, StepDone, Violation};
 use std::collections::{BTreeMap, VecDeque};
 
-pub struct Device {
+pub(crate) struct Device {
     block_tokens: u32,
     /// What each slot of each block holds.
     slots: Vec<u64>,
     /// Steps launched and not finished, with their results.
-    pub flights: VecDeque<(Step, StepDone)>,
+    pub(crate) flights: VecDeque<(Step, StepDone)>,
     /// Tokens drawn by the step launched last.
     previous: BTreeMap<SeqId, u32>,
     poisoned: bool,
 }
 
 /// What the device must be able to verify of a row.
-pub struct Truth<'a> {
-    pub runs: &'a BTreeMap<SeqId, (Run, Option<u32>)>,
+pub(crate) struct Truth<'a> {
+    pub(crate) runs: &'a BTreeMap<SeqId, (Run, Option<u32>)>,
 }
 
 impl Device {
-    pub fn new(blocks: u32, block_tokens: u32) -> Device {
+    pub(crate) fn new(blocks: u32, block_tokens: u32) -> Device {
         Device {
             block_tokens,
             slots: vec![0; (blocks as usize + 1) * block_tokens as usize],
@@ -34,7 +34,7 @@ impl Device {
     }
 
     /// A new worker: nothing is left of the old one.
-    pub fn lose(&mut self) {
+    pub(crate) fn lose(&mut self) {
         let garbage = if self.poisoned { 0xdead } else { 0xbeef };
         self.poisoned = !self.poisoned;
         self.slots.fill(garbage);
@@ -44,7 +44,7 @@ impl Device {
 
     /// Runs a step. Every position of every row must find the K and V of its own prefix (K4), and no block that a step in flight
     /// names may be written for anybody else (S6).
-    pub fn launch(&mut self, step: Step, truth: &Truth<'_>) -> Result<(), Violation> {
+    pub(crate) fn launch(&mut self, step: Step, truth: &Truth<'_>) -> Result<(), Violation> {
         ensure(S1, self.flights.len() < 2, || {
             "a third step is launched".into()
         })?;

@@ -14,7 +14,7 @@ fn config(cases: u32) -> Config {
     Config {
         cases,
         failure_persistence: None,
-        max_shrink_iters: 20_000,
+        max_shrink_iters: 2_000,
         ..Config::default()
     }
 }

@@ -2,19 +2,19 @@
 
 use kv::Draw;
 
-pub const VOCAB: u32 = 6;
+pub(crate) const VOCAB: u32 = 6;
 /// The stop token of rows that have one.
-pub const STOP: u32 = 5;
+pub(crate) const STOP: u32 = 5;
 
 /// K and V of a position: a hash of the prefix that ends there.
-pub fn extend(prefix: u64, token: u32) -> u64 {
+pub(crate) fn extend(prefix: u64, token: u32) -> u64 {
     let mut x = prefix.rotate_left(7) ^ (u64::from(token) + 0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x ^ (x >> 27)
 }
 
 /// The token drawn after `prefix`: a function of the prefix, the row's seed and the draw's index.
-pub fn next(prefix: u64, draw: &Draw) -> u32 {
+pub(crate) fn next(prefix: u64, draw: &Draw) -> u32 {
     let hash = extend(extend(prefix, draw.sampling.seed as u32), draw.index);
     let first = (hash >> 13) as u32 % VOCAB;
     (0..VOCAB)
@@ -25,7 +25,7 @@ pub fn next(prefix: u64, draw: &Draw) -> u32 {
 
 /// How a row ends when nothing interrupts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub(crate) enum End {
     Stop,
     Length,
     Fault,
@@ -33,15 +33,15 @@ pub enum End {
 
 /// The uninterrupted run: hashes of all positions, delivered tokens, tokens drawn, and the end.
 #[derive(Debug, Clone)]
-pub struct Run {
-    pub hashes: Vec<u64>,
-    pub delivered: Vec<u32>,
-    pub drawn: u32,
-    pub end: End,
+pub(crate) struct Run {
+    pub(crate) hashes: Vec<u64>,
+    pub(crate) delivered: Vec<u32>,
+    pub(crate) drawn: u32,
+    pub(crate) end: End,
 }
 
 /// `fault_at`: the draw of this index has numbers that are not finite.
-pub fn run(submit: &scheduler::Submit, fault_at: Option<u32>) -> Run {
+pub(crate) fn run(submit: &scheduler::Submit, fault_at: Option<u32>) -> Run {
     let mut hashes = Vec::new();
     let mut prefix = 0;
     for &token in submit.prompt.iter() {

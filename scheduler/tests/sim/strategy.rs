@@ -4,33 +4,33 @@ use proptest::prelude::*;
 use scheduler::Limits;
 use std::ops::Range;
 
-pub const BLOCK_TOKENS: u32 = 4;
-pub const CONTEXT: u32 = 40;
+pub(crate) const BLOCK_TOKENS: u32 = 4;
+pub(crate) const CONTEXT: u32 = 40;
 
 #[derive(Debug, Clone, Copy)]
-pub struct Shape {
-    pub limits: Limits,
-    pub blocks: u32,
+pub(crate) struct Shape {
+    pub(crate) limits: Limits,
+    pub(crate) blocks: u32,
 }
 
 /// One row to submit, before it has an id.
 #[derive(Debug, Clone)]
-pub struct Ask {
+pub(crate) struct Ask {
     /// How many tokens of one of a few common beginnings, and which.
-    pub shared: (u32, u32),
-    pub own: Vec<u32>,
-    pub max_tokens: u32,
-    pub min_tokens: u32,
-    pub stop: bool,
-    pub ignore_eos: bool,
-    pub key: u32,
-    pub weight: u32,
-    pub priority: i32,
-    pub fault_at: Option<u32>,
+    pub(crate) shared: (u32, u32),
+    pub(crate) own: Vec<u32>,
+    pub(crate) max_tokens: u32,
+    pub(crate) min_tokens: u32,
+    pub(crate) stop: bool,
+    pub(crate) ignore_eos: bool,
+    pub(crate) key: u32,
+    pub(crate) weight: u32,
+    pub(crate) priority: i32,
+    pub(crate) fault_at: Option<u32>,
 }
 
 #[derive(Debug, Clone)]
-pub enum Op {
+pub(crate) enum Op {
     Submit(Ask),
     /// Cancels one of the rows that were submitted, by number; often one that is over already.
     Cancel(u32),
@@ -41,7 +41,7 @@ pub enum Op {
     Lose,
 }
 
-pub fn shape() -> impl Strategy<Value = Shape> {
+pub(crate) fn shape() -> impl Strategy<Value = Shape> {
     let sizes = (1..7u32, 1..17u32, 2..24u32, 1..3u32, 1..12u32);
     (sizes, 6..40u32, any::<bool>()).prop_map(|(sizes, blocks, prefix_cache)| {
         let (batch, prefill_chunk, step_tokens, depth, queue) = sizes;
@@ -93,7 +93,7 @@ fn simple() -> impl Strategy<Value = Op> {
     ]
 }
 
-pub fn ops(count: Range<usize>) -> impl Strategy<Value = Vec<Op>> {
+pub(crate) fn ops(count: Range<usize>) -> impl Strategy<Value = Vec<Op>> {
     let meanwhile = prop_oneof![4 => Just(Vec::new()), 1 => prop::collection::vec(simple(), 1..3)];
     let op = prop_oneof![3 => simple(), 2 => meanwhile.prop_map(Op::Turn)];
     prop::collection::vec(op, count)
