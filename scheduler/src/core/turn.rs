@@ -275,6 +275,8 @@ impl Scheduler {
             after: self.in_flight(last_step),
         });
         self.events.push(Event::Preempted { seq });
+        // Should this turn come to nothing, the next one has other rows to plan for.
+        self.stalled = false;
     }
 
     /// Makes a step of those parts whose rows still run and have the blocks.

@@ -20,7 +20,7 @@ fn config(cases: u32) -> Config {
 }
 
 proptest! {
-    #![proptest_config(config(400))]
+    #![proptest_config(config(20_000))]
 
     #[test]
     fn invariants_hold_after_every_event(shape in strategy::shape(), ops in strategy::ops(1..80)) {
