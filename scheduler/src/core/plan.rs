@@ -161,10 +161,9 @@ impl Scheduler {
     fn entrants_chunks(&self, candidates: &[SeqId], budget: &mut u32) -> Vec<(SeqId, u32)> {
         let mut takes = Vec::new();
         for seq in candidates {
-            let chunk = self.rows[seq]
-                .known()
-                .min(self.limits.prefill_chunk)
-                .min(*budget);
+            let row = &self.rows[seq];
+            let left = row.known() - self.sealed_for(row);
+            let chunk = left.min(self.limits.prefill_chunk).min(*budget);
             if chunk == 0 {
                 break;
             }
@@ -207,7 +206,7 @@ impl Scheduler {
                 chunk,
                 spare: if alone { 0 } else { spare + own },
             });
-            spare += soon(row) - limits.blocks_for(chunk);
+            spare += soon(row) - limits.blocks_for(self.sealed_for(row) + chunk);
         }
         entrants
     }
@@ -246,14 +245,24 @@ impl Scheduler {
             return false;
         }
         let size = self.limits.block_tokens;
-        let length = row.submit.prompt.len() as u32;
-        let worth_it = |other: &Row, sealed: u32| {
-            let shared = row.common(other) / size * size;
-            shared > sealed && shared.saturating_mul(4) >= length
+        let have = self.sealed_for(row);
+        let worth_it = |other: &Row| {
+            let gain = row.common(other, size).saturating_sub(have);
+            gain > 0 && gain.saturating_mul(4) >= row.submit.prompt.len() as u32
         };
-        let prefilling = self.live_rows().any(|(other, live)| {
-            matches!(other.next(live), Next::Prefill(_)) && worth_it(other, live.sealed)
-        });
-        prefilling || chosen.iter().any(|seq| worth_it(&self.rows[seq], 0))
+        self.live_rows().any(|(other, _)| worth_it(other))
+            || chosen.iter().any(|seq| worth_it(&self.rows[seq]))
+    }
+
+    /// Tokens of the row's prompt that running rows have sealed: so many, at least, it need not compute.
+    fn sealed_for(&self, row: &Row) -> u32 {
+        if !self.limits.prefix_cache {
+            return 0;
+        }
+        let size = self.limits.block_tokens;
+        let shared =
+            |(other, live): (&Row, &Live)| row.common(other, size).min(live.sealed / size * size);
+        let most = self.live_rows().map(shared).max().unwrap_or(0);
+        most.min(row.known() - 1)
     }
 }

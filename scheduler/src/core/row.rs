@@ -128,9 +128,11 @@ impl Row {
         !submit.ignore_eos && index >= submit.min_tokens && submit.stop_ids.contains(&token)
     }
 
-    /// Tokens of the longest common prefix of two prompts.
-    pub(super) fn common(&self, other: &Row) -> u32 {
-        let (a, b) = (&self.submit.prompt, &other.submit.prompt);
-        a.iter().zip(b.iter()).take_while(|(x, y)| x == y).count() as u32
+    /// Tokens in the full blocks that two prompts begin with alike.
+    pub(super) fn common(&self, other: &Row, block_tokens: u32) -> u32 {
+        let size = block_tokens as usize;
+        let blocks = self.submit.prompt.chunks_exact(size);
+        let others = other.submit.prompt.chunks_exact(size);
+        blocks.zip(others).take_while(|(a, b)| a == b).count() as u32 * block_tokens
     }
 }

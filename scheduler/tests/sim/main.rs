@@ -20,7 +20,7 @@ fn config(cases: u32) -> Config {
 }
 
 proptest! {
-    #![proptest_config(config(100_000))]
+    #![proptest_config(config(2_000))]
 
     #[test]
     fn invariants_hold_after_every_event(shape in strategy::shape(), ops in strategy::ops(1..80)) {
@@ -33,7 +33,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(100))]
+    #![proptest_config(config(12))]
 
     #[test]
     fn invariants_hold_over_a_long_run(shape in strategy::shape(), ops in strategy::ops(1500..2000)) {
