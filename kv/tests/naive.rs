@@ -45,13 +45,7 @@ enum Op {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    let admit = (
-        0..2u32,
-        0..20u32,
-        prop::collection::vec(0..2u32, 0..9),
-        1..12u32,
-        0..4u32,
-    );
+    let admit = (0..2u32, 0..20u32, prop::collection::vec(0..2u32, 0..9), 1..12u32, 0..4u32);
     prop_oneof![
         8 => admit.prop_map(|(text, common, own, chunk, spare)| Op::Admit { text, common, own, chunk, spare }),
         6 => (0..8usize, 1..9u32).prop_map(|(row, by)| Op::Grow { row, by }),
@@ -86,19 +80,12 @@ struct Naive {
 
 impl Naive {
     fn used(&self) -> BTreeSet<BlockId> {
-        self.rows
-            .values()
-            .flat_map(|row| row.table.iter().chain(&row.source))
-            .copied()
-            .collect()
+        self.rows.values().flat_map(|row| row.table.iter().chain(&row.source)).copied().collect()
     }
 
     fn held(&self) -> BTreeSet<BlockId> {
         let used = self.used();
-        let held = self
-            .held_until
-            .iter()
-            .filter(|(block, until)| **until > self.done && !used.contains(block));
+        let held = self.held_until.iter().filter(|(block, until)| **until > self.done && !used.contains(block));
         held.map(|(block, _)| *block).collect()
     }
 
@@ -110,10 +97,7 @@ impl Naive {
     fn check_new(&self, new: &[BlockId]) -> Result<(), TestCaseError> {
         let (used, held) = (self.used(), self.held());
         for (at, block) in new.iter().enumerate() {
-            prop_assert!(
-                block.0 >= 1 && block.0 <= self.blocks,
-                "{block:?} does not exist"
-            );
+            prop_assert!(block.0 >= 1 && block.0 <= self.blocks, "{block:?} does not exist");
             prop_assert!(!used.contains(block), "{block:?} is in use");
             prop_assert!(!held.contains(block), "{block:?} is held");
             prop_assert!(!new[..at].contains(block), "{block:?} is given twice");
@@ -127,64 +111,29 @@ impl Naive {
 }
 
 fn settle(pool: &mut Pool, want: Want) -> Settled {
-    pool.settle(Wants {
-        turn: 7,
-        list: vec![want],
-    })
+    pool.settle(Wants { turn: 7, list: vec![want] })
 }
 
-fn admit(
-    pool: &mut Pool,
-    naive: &mut Naive,
-    prompt: Vec<u32>,
-    chunk: u32,
-    spare: u32,
-) -> Result<(), TestCaseError> {
+fn admit(pool: &mut Pool, naive: &mut Naive, prompt: Vec<u32>, chunk: u32, spare: u32) -> Result<(), TestCaseError> {
     let seq = SeqId(naive.next);
     naive.next += 1;
     let shared: Arc<[u32]> = prompt.clone().into();
-    let settled = settle(
-        pool,
-        Want::Admit {
-            seq,
-            prompt: shared,
-            chunk,
-            spare,
-        },
-    );
+    let settled = settle(pool, Want::Admit { seq, prompt: shared, chunk, spare });
     let whole = (prompt.len() as u32).div_ceil(BLOCK_TOKENS);
-    let Some(Grant::Admitted {
-        cached,
-        table,
-        copies,
-    }) = settled.grants.first().cloned()
-    else {
+    let Some(Grant::Admitted { cached, table, copies }) = settled.grants.first().cloned() else {
         prop_assert!(settled.grants.is_empty());
-        prop_assert!(
-            whole + spare > naive.available(),
-            "refused what would fit without any sharing"
-        );
+        prop_assert!(whole + spare > naive.available(), "refused what would fit without any sharing");
         return Ok(());
     };
     prop_assert!(cached < prompt.len() as u32, "nothing is left to compute");
     prop_assert!(naive.prefix_cache || cached == 0);
-    let granted = (cached + chunk)
-        .min(prompt.len() as u32)
-        .div_ceil(BLOCK_TOKENS);
+    let granted = (cached + chunk).min(prompt.len() as u32).div_ceil(BLOCK_TOKENS);
     prop_assert_eq!(table.len() as u32, granted);
     let full = (cached / BLOCK_TOKENS) as usize;
     let (kept, new) = table.split_at(full);
     naive.check_new(new)?;
-    let left: BTreeSet<_> = naive
-        .used()
-        .into_iter()
-        .chain(naive.held())
-        .chain(kept.iter().copied())
-        .collect();
-    prop_assert!(
-        whole - full as u32 + spare <= naive.blocks - left.len() as u32,
-        "no room for the whole prompt and the spare"
-    );
+    let left: BTreeSet<_> = naive.used().into_iter().chain(naive.held()).chain(kept.iter().copied()).collect();
+    prop_assert!(whole - full as u32 + spare <= naive.blocks - left.len() as u32, "no room for the whole prompt and the spare");
     for &(from, to) in &copies {
         prop_assert_eq!(to, table[full]);
         for slot in 0..BLOCK_TOKENS {
@@ -194,26 +143,12 @@ fn admit(
         }
     }
     for position in 0..cached {
-        let at = (
-            table[(position / BLOCK_TOKENS) as usize],
-            position % BLOCK_TOKENS,
-        );
-        prop_assert_eq!(
-            naive.slots.get(&at).map(Vec::as_slice),
-            Some(&prompt[..=position as usize])
-        );
+        let at = (table[(position / BLOCK_TOKENS) as usize], position % BLOCK_TOKENS);
+        prop_assert_eq!(naive.slots.get(&at).map(Vec::as_slice), Some(&prompt[..=position as usize]));
     }
     prop_assert_eq!(copies.len() == 1, cached % BLOCK_TOKENS != 0);
     let source = copies.first().map(|copy| copy.0);
-    naive.rows.insert(
-        seq,
-        Row {
-            tokens: prompt,
-            table,
-            sealed: cached,
-            source,
-        },
-    );
+    naive.rows.insert(seq, Row { tokens: prompt, table, sealed: cached, source });
     Ok(())
 }
 
@@ -222,13 +157,7 @@ fn grow(pool: &mut Pool, naive: &mut Naive, seq: SeqId, tokens: u32) -> Result<(
     let need = tokens.div_ceil(BLOCK_TOKENS).saturating_sub(have);
     let fits = need <= naive.available();
     let settled = settle(pool, Want::Grow { seq, tokens });
-    prop_assert_eq!(
-        settled.grants.len() == 1,
-        fits,
-        "{} blocks of {}",
-        need,
-        naive.available()
-    );
+    prop_assert_eq!(settled.grants.len() == 1, fits, "{} blocks of {}", need, naive.available());
     if let Some(Grant::Grown { new, copies }) = settled.grants.first() {
         prop_assert!(copies.is_empty());
         prop_assert_eq!(new.len() as u32, need);
@@ -245,13 +174,8 @@ fn seal(pool: &mut Pool, naive: &mut Naive, seq: SeqId, most: u32) {
         row.tokens.push(row.tokens.len() as u32 % 2);
     }
     for position in row.sealed..end {
-        let at = (
-            row.table[(position / BLOCK_TOKENS) as usize],
-            position % BLOCK_TOKENS,
-        );
-        naive
-            .slots
-            .insert(at, row.tokens[..=position as usize].to_vec());
+        let at = (row.table[(position / BLOCK_TOKENS) as usize], position % BLOCK_TOKENS);
+        naive.slots.insert(at, row.tokens[..=position as usize].to_vec());
     }
     let tokens = row.tokens[row.sealed as usize..end as usize].to_vec();
     (row.sealed, row.source) = (end, None);
@@ -274,13 +198,7 @@ fn release(pool: &mut Pool, naive: &mut Naive, seq: SeqId, held: bool) {
 fn apply(pool: &mut Pool, naive: &mut Naive, op: &Op) -> Result<(), TestCaseError> {
     let row = |naive: &Naive, row: usize| naive.pick(row);
     match op {
-        Op::Admit {
-            text,
-            common,
-            own,
-            chunk,
-            spare,
-        } => {
+        Op::Admit { text, common, own, chunk, spare } => {
             let mut prompt: Vec<u32> = (0..*common).map(|i| (i * 5 + text) % 3).collect();
             prompt.extend(own);
             if !prompt.is_empty() {
@@ -326,8 +244,7 @@ fn apply(pool: &mut Pool, naive: &mut Naive, op: &Op) -> Result<(), TestCaseErro
 }
 
 fn compare(pool: &Pool, naive: &Naive) -> Result<(), TestCaseError> {
-    pool.check()
-        .map_err(|violation| TestCaseError::fail(violation.to_string()))?;
+    pool.check().map_err(|violation| TestCaseError::fail(violation.to_string()))?;
     let ledger = pool.ledger();
     prop_assert_eq!(ledger.total, naive.blocks);
     prop_assert_eq!(ledger.rows as usize, naive.used().len());

@@ -47,13 +47,7 @@ pub(crate) fn ask(seq: u64, prompt: Vec<u32>, max_tokens: u32) -> Submit {
         min_tokens: 0,
         stop_ids: [STOP].into(),
         ignore_eos: false,
-        sampling: Sampling {
-            temperature: 0.0,
-            top_p: 1.0,
-            top_k: 0,
-            min_p: 0.0,
-            seed: 0,
-        },
+        sampling: Sampling { temperature: 0.0, top_p: 1.0, top_k: 0, min_p: 0.0, seed: 0 },
     }
 }
 
@@ -65,12 +59,7 @@ pub(crate) fn own(seq: u64, length: u32) -> Vec<u32> {
 impl Bench {
     pub(crate) fn new(limits: Limits) -> Bench {
         let blocks = (limits.pool_tokens / u64::from(limits.block_tokens)) as u32;
-        let config = PoolConfig {
-            blocks,
-            block_tokens: limits.block_tokens,
-            block_bytes: 1,
-            prefix_cache: limits.prefix_cache,
-        };
+        let config = PoolConfig { blocks, block_tokens: limits.block_tokens, block_bytes: 1, prefix_cache: limits.prefix_cache };
         Bench {
             scheduler: Scheduler::new(limits),
             pool: Pool::new(config),
@@ -104,10 +93,7 @@ impl Bench {
                 }
             }
             self.events.extend(self.scheduler.take_events());
-            assert_eq!(
-                self.pool.check().and_then(|()| self.scheduler.check()),
-                Ok(())
-            );
+            assert_eq!(self.pool.check().and_then(|()| self.scheduler.check()), Ok(()));
         }
     }
 
@@ -119,18 +105,10 @@ impl Bench {
         };
         let drawn = step.rows.iter().filter_map(|row| {
             let token = (self.script)(row.seq.0, row.draw.as_ref()?.index);
-            Some(RowResult {
-                seq: row.seq,
-                token: Ok(token),
-            })
+            Some(RowResult { seq: row.seq, token: Ok(token) })
         });
-        let done = StepDone {
-            id: step.id,
-            results: drawn.collect(),
-            micros: 1000,
-        };
-        self.events
-            .extend(self.scheduler.step_done(done, self.now_us));
+        let done = StepDone { id: step.id, results: drawn.collect(), micros: 1000 };
+        self.events.extend(self.scheduler.step_done(done, self.now_us));
         true
     }
 
@@ -161,12 +139,7 @@ impl Bench {
 
     pub(crate) fn finished(&self, seq: u64) -> Option<(Reason, bool, Counts)> {
         self.events.iter().find_map(|event| match event {
-            Event::Finished {
-                seq: of,
-                reason,
-                stop_token,
-                counts,
-            } if of.0 == seq => Some((reason.clone(), *stop_token, *counts)),
+            Event::Finished { seq: of, reason, stop_token, counts } if of.0 == seq => Some((reason.clone(), *stop_token, *counts)),
             _ => None,
         })
     }
@@ -183,17 +156,11 @@ impl Bench {
     /// Tokens computed for a row so far, the decoded ones included.
     pub(crate) fn computed(&self, seq: u64) -> u32 {
         let rows = self.steps.iter().flat_map(|step| &step.rows);
-        rows.filter(|row| row.seq.0 == seq)
-            .map(|row| row.input.count())
-            .sum()
+        rows.filter(|row| row.seq.0 == seq).map(|row| row.input.count()).sum()
     }
 
     /// `(row, tokens)` of a step.
     pub(crate) fn shape(&self, step: usize) -> Vec<(u64, u32)> {
-        self.steps[step]
-            .rows
-            .iter()
-            .map(|row| (row.seq.0, row.input.count()))
-            .collect()
+        self.steps[step].rows.iter().map(|row| (row.seq.0, row.input.count())).collect()
     }
 }

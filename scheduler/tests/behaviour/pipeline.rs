@@ -5,10 +5,7 @@ use kv::{Input, StepId, Want};
 use scheduler::Limits;
 
 fn deep() -> Bench {
-    Bench::new(Limits {
-        depth: 2,
-        ..limits()
-    })
+    Bench::new(Limits { depth: 2, ..limits() })
 }
 
 #[test]
@@ -19,13 +16,7 @@ fn the_second_step_takes_its_input_from_the_first() {
     assert_eq!(bench.flights.len(), 2);
     assert_eq!(bench.steps[0].rows[0].input, Input::Tokens(own(1, 3)));
     assert_eq!(bench.steps[1].rows[0].input, Input::FromPrevious);
-    assert_eq!(
-        (
-            bench.steps[1].rows[0].start,
-            bench.steps[1].rows[0].draw.as_ref().unwrap().index
-        ),
-        (3, 1)
-    );
+    assert_eq!((bench.steps[1].rows[0].start, bench.steps[1].rows[0].draw.as_ref().unwrap().index), (3, 1));
 }
 
 #[test]
@@ -41,10 +32,7 @@ fn chunks_of_one_prompt_follow_each_other_in_flight() {
     let mut bench = deep();
     bench.submit(ask(1, own(1, 40), 2)).unwrap();
     bench.launch();
-    assert_eq!(
-        (bench.shape(0), bench.shape(1)),
-        (vec![(1, 16)], vec![(1, 16)])
-    );
+    assert_eq!((bench.shape(0), bench.shape(1)), (vec![(1, 16)], vec![(1, 16)]));
     assert_eq!(bench.steps[1].rows[0].start, 16);
     assert!(bench.steps[1].rows[0].draw.is_none());
 }
@@ -68,47 +56,24 @@ fn a_row_that_stopped_drops_its_extra_token_and_keeps_its_blocks_until_then() {
     bench.launch();
     bench.done(); // The stop token arrives; step 3 is in flight.
     bench.launch();
-    let release = bench
-        .wants
-        .iter()
-        .find(|want| matches!(want, Want::Release { .. }));
-    assert_eq!(
-        release,
-        Some(&Want::Release {
-            seq: kv::SeqId(1),
-            after: Some(StepId(3))
-        })
-    );
+    let release = bench.wants.iter().find(|want| matches!(want, Want::Release { .. }));
+    assert_eq!(release, Some(&Want::Release { seq: kv::SeqId(1), after: Some(StepId(3)) }));
     assert!(bench.pool.ledger().held > 0);
     bench.run();
     assert_eq!(bench.pool.ledger().held, 0);
-    assert_eq!(
-        (bench.tokens(1), bench.finished(1).unwrap().2.generated),
-        (vec![0], 2)
-    );
+    assert_eq!((bench.tokens(1), bench.finished(1).unwrap().2.generated), (vec![0], 2));
     assert_eq!(bench.steps.len(), 3);
 }
 
 #[test]
 fn depth_changes_no_token() {
     let tokens = |depth| {
-        let mut bench = Bench::new(Limits {
-            depth,
-            pool_tokens: 96,
-            batch: 4,
-            ..limits()
-        });
+        let mut bench = Bench::new(Limits { depth, pool_tokens: 96, batch: 4, ..limits() });
         bench.script = |seq, index| {
-            if index == 5 + seq as u32 {
-                STOP
-            } else {
-                seq as u32 * 10 + index
-            }
+            if index == 5 + seq as u32 { STOP } else { seq as u32 * 10 + index }
         };
         for seq in 1..=9 {
-            bench
-                .submit(ask(seq, own(seq, 3 * seq as u32), 12))
-                .unwrap();
+            bench.submit(ask(seq, own(seq, 3 * seq as u32), 12)).unwrap();
         }
         bench.run();
         (1..=9).map(|seq| bench.tokens(seq)).collect::<Vec<_>>()
@@ -125,9 +90,5 @@ fn nothing_is_asked_while_a_turn_is_open_or_nothing_changed() {
     assert_eq!(bench.scheduler.begin_turn(0), None, "a turn is open");
     let settled = bench.pool.settle(wants);
     bench.scheduler.settled(settled.clone(), 0);
-    assert_eq!(
-        bench.scheduler.settled(settled, 0),
-        scheduler::Turn::Idle,
-        "an answer counts once"
-    );
+    assert_eq!(bench.scheduler.settled(settled, 0), scheduler::Turn::Idle, "an answer counts once");
 }

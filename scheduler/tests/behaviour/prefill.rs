@@ -13,11 +13,7 @@ fn a_long_prompt_stalls_a_stream_by_one_chunk_at_most() {
     while bench.finished(2).is_none() {
         bench.step();
         let shape = bench.shape(bench.steps.len() - 1);
-        assert_eq!(
-            shape,
-            [(1, 1), (2, shape[1].1)],
-            "the decoding row is in every step, first"
-        );
+        assert_eq!(shape, [(1, 1), (2, shape[1].1)], "the decoding row is in every step, first");
         assert!(shape[1].1 <= 16, "{shape:?}");
     }
     assert_eq!(bench.steps.len(), 1 + 100usize.div_ceil(16));
@@ -30,10 +26,7 @@ fn short_prompts_share_a_step() {
         bench.submit(ask(seq, own(seq, 10), 1)).unwrap();
     }
     bench.step();
-    assert_eq!(
-        bench.shape(0),
-        [(1, 10), (2, 10), (3, 10), (4, 10), (5, 10)]
-    );
+    assert_eq!(bench.shape(0), [(1, 10), (2, 10), (3, 10), (4, 10), (5, 10)]);
 }
 
 #[test]
@@ -52,10 +45,7 @@ fn a_short_prompt_does_not_wait_behind_a_long_one() {
 
 #[test]
 fn a_long_prompt_does_not_starve_behind_short_ones() {
-    let mut bench = Bench::new(Limits {
-        batch: 4,
-        ..limits()
-    });
+    let mut bench = Bench::new(Limits { batch: 4, ..limits() });
     bench.submit(ask(1, own(1, 4), 200)).unwrap();
     bench.step();
     bench.submit(ask(2, own(2, 160), 1)).unwrap();
@@ -64,10 +54,7 @@ fn a_long_prompt_does_not_starve_behind_short_ones() {
         if bench.finished(2).is_some() {
             break;
         }
-        assert!(
-            seq < 30,
-            "at least half a chunk a step: 160 tokens take at most 20 steps"
-        );
+        assert!(seq < 30, "at least half a chunk a step: 160 tokens take at most 20 steps");
         bench.submit(ask(seq, own(seq, 12), 1)).unwrap();
         bench.step();
     }
@@ -76,11 +63,7 @@ fn a_long_prompt_does_not_starve_behind_short_ones() {
 #[test]
 fn decoding_rows_leave_room_for_a_prompt() {
     // Six rows decode, but a step has six tokens: the prompt gets its share, and all rows take turns.
-    let mut bench = Bench::new(Limits {
-        step_tokens: 6,
-        prefill_chunk: 4,
-        ..limits()
-    });
+    let mut bench = Bench::new(Limits { step_tokens: 6, prefill_chunk: 4, ..limits() });
     for seq in 1..=6 {
         bench.submit(ask(seq, own(seq, 2), 60)).unwrap();
     }
@@ -100,10 +83,7 @@ fn decoding_rows_leave_room_for_a_prompt() {
 
 #[test]
 fn a_batch_of_one_serialises() {
-    let mut bench = Bench::new(Limits {
-        batch: 1,
-        ..limits()
-    });
+    let mut bench = Bench::new(Limits { batch: 1, ..limits() });
     for seq in 1..=3 {
         bench.submit(ask(seq, own(seq, 6), 4)).unwrap();
     }
@@ -115,14 +95,8 @@ fn a_batch_of_one_serialises() {
 
 #[test]
 fn an_idle_machine_computes_a_whole_step_of_prompt() {
-    let mut bench = Bench::new(Limits {
-        prefill_chunk: 64,
-        ..limits()
-    });
+    let mut bench = Bench::new(Limits { prefill_chunk: 64, ..limits() });
     bench.submit(ask(1, own(1, 100), 1)).unwrap();
     bench.run();
-    assert_eq!(
-        (bench.shape(0), bench.shape(1)),
-        (vec![(1, 64)], vec![(1, 36)])
-    );
+    assert_eq!((bench.shape(0), bench.shape(1)), (vec![(1, 64)], vec![(1, 36)]));
 }

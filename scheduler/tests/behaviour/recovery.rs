@@ -11,33 +11,17 @@ fn tokens_of(seq: u64, count: u32) -> Vec<u32> {
 #[test]
 fn the_youngest_makes_room_and_resumes_before_the_queue() {
     for depth in [1, 2] {
-        let limits = Limits {
-            pool_tokens: 64,
-            batch: 3,
-            depth,
-            ..limits()
-        };
+        let limits = Limits { pool_tokens: 64, batch: 3, depth, ..limits() };
         let mut bench = Bench::new(limits);
         for seq in 1..=4 {
             bench.submit(ask(seq, own(seq, 8), 30)).unwrap();
         }
         bench.run();
-        let preempted: Vec<u64> = bench
-            .events
-            .iter()
-            .filter_map(|event| matches!(event, Event::Preempted { .. }).then(|| event.seq().0))
-            .collect();
-        assert!(
-            !preempted.is_empty() && !preempted.contains(&1),
-            "{preempted:?}"
-        );
+        let preempted: Vec<u64> = bench.events.iter().filter(|event| matches!(event, Event::Preempted { .. })).map(|event| event.seq().0).collect();
+        assert!(!preempted.is_empty() && !preempted.contains(&1), "{preempted:?}");
         assert_eq!(bench.admitted(), [1, 2, 3, 4]);
         for seq in 1..=4 {
-            assert_eq!(
-                bench.tokens(seq),
-                tokens_of(seq, 30),
-                "depth {depth}, row {seq}"
-            );
+            assert_eq!(bench.tokens(seq), tokens_of(seq, 30), "depth {depth}, row {seq}");
             let times = preempted.iter().filter(|other| **other == seq).count() as u32;
             assert_eq!(bench.finished(seq).unwrap().2.preemptions, times);
         }
@@ -47,19 +31,12 @@ fn the_youngest_makes_room_and_resumes_before_the_queue() {
 #[test]
 fn admission_leaves_room_instead_of_thrashing() {
     // 16 blocks; each row needs 10 in the end. Two fit only while they are short.
-    let mut bench = Bench::new(Limits {
-        pool_tokens: 64,
-        ..limits()
-    });
+    let mut bench = Bench::new(Limits { pool_tokens: 64, ..limits() });
     for seq in 1..=6 {
         bench.submit(ask(seq, own(seq, 8), 30)).unwrap();
     }
     bench.run();
-    let preempted = bench
-        .events
-        .iter()
-        .filter(|e| matches!(e, Event::Preempted { .. }))
-        .count();
+    let preempted = bench.events.iter().filter(|e| matches!(e, Event::Preempted { .. })).count();
     assert!(preempted <= 12, "{preempted} preemptions for 6 rows");
 }
 
@@ -76,25 +53,13 @@ fn a_lost_model_costs_a_pause_and_no_token() {
         let old = bench.flights.pop_front().unwrap();
         bench.flights.clear();
         bench.scheduler.model_lost(bench.now_us);
-        let late = StepDone {
-            id: old.id,
-            results: Vec::new(),
-            micros: 1,
-        };
-        assert_eq!(
-            bench.scheduler.step_done(late, bench.now_us),
-            [],
-            "a late answer says nothing"
-        );
+        let late = StepDone { id: old.id, results: Vec::new(), micros: 1 };
+        assert_eq!(bench.scheduler.step_done(late, bench.now_us), [], "a late answer says nothing");
         bench.wants.clear();
         bench.run();
         assert_eq!(bench.wants[0], Want::Void);
         for seq in [1, 2] {
-            assert_eq!(
-                bench.tokens(seq),
-                tokens_of(seq, 9),
-                "depth {depth}, row {seq}"
-            );
+            assert_eq!(bench.tokens(seq), tokens_of(seq, 9), "depth {depth}, row {seq}");
             assert_eq!(bench.finished(seq).unwrap().2.restarts, 1);
         }
     }
@@ -110,11 +75,7 @@ fn rows_resume_in_order() {
     bench.scheduler.model_lost(bench.now_us);
     bench.flights.clear();
     bench.launch();
-    let resumed: Vec<u64> = bench
-        .events
-        .iter()
-        .filter_map(|event| matches!(event, Event::Resumed { .. }).then(|| event.seq().0))
-        .collect();
+    let resumed: Vec<u64> = bench.events.iter().filter(|event| matches!(event, Event::Resumed { .. })).map(|event| event.seq().0).collect();
     assert_eq!(resumed, [1, 2, 3, 4, 5]);
 }
 
@@ -143,8 +104,5 @@ fn a_loss_while_a_turn_is_open_makes_its_answer_void() {
     };
     assert_eq!(again.list[0], Want::Void);
     let settled = bench.pool.settle(again);
-    assert!(matches!(
-        bench.scheduler.settled(settled, 0),
-        scheduler::Turn::Step(_)
-    ));
+    assert!(matches!(bench.scheduler.settled(settled, 0), scheduler::Turn::Step(_)));
 }

@@ -5,9 +5,7 @@ use scheduler::{Event, Limits};
 
 fn cached(bench: &Bench, seq: u64) -> Option<u32> {
     bench.events.iter().find_map(|event| match event {
-        Event::Admitted {
-            seq: of, cached, ..
-        } if of.0 == seq => Some(*cached),
+        Event::Admitted { seq: of, cached, .. } if of.0 == seq => Some(*cached),
         _ => None,
     })
 }
@@ -22,21 +20,14 @@ fn identical_prompts_that_arrive_together_pay_one_prefill() {
         bench.run();
         assert_eq!(bench.computed(1), 64);
         for seq in 2..=5 {
-            assert_eq!(
-                (bench.computed(seq), cached(&bench, seq)),
-                (1, Some(63)),
-                "row {seq}"
-            );
+            assert_eq!((bench.computed(seq), cached(&bench, seq)), (1, Some(63)), "row {seq}");
         }
     }
 }
 
 #[test]
 fn without_a_prefix_cache_nobody_waits() {
-    let mut bench = Bench::new(Limits {
-        prefix_cache: false,
-        ..limits()
-    });
+    let mut bench = Bench::new(Limits { prefix_cache: false, ..limits() });
     for seq in 1..=4 {
         bench.submit(ask(seq, own(0, 16), 1)).unwrap();
     }
@@ -72,10 +63,7 @@ fn the_second_turn_of_a_chat_reuses_the_first_with_its_answer() {
 #[test]
 fn a_shared_beginning_does_not_limit_how_many_run() {
     // 32 blocks hold one copy of 80 tokens and six rows' own parts, but not two copies of it.
-    let mut bench = Bench::new(Limits {
-        pool_tokens: 128,
-        ..limits()
-    });
+    let mut bench = Bench::new(Limits { pool_tokens: 128, ..limits() });
     bench.submit(ask(1, own(0, 80), 1)).unwrap();
     bench.run();
     for seq in 2..=6 {
@@ -85,10 +73,6 @@ fn a_shared_beginning_does_not_limit_how_many_run() {
     bench.launch();
     bench.done();
     bench.launch();
-    assert!(
-        bench.scheduler.snapshot().running >= 4,
-        "{:?}",
-        bench.scheduler.snapshot()
-    );
+    assert!(bench.scheduler.snapshot().running >= 4, "{:?}", bench.scheduler.snapshot());
     bench.run();
 }

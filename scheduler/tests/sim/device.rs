@@ -45,9 +45,7 @@ impl Device {
     /// Runs a step. Every position of every row must find the K and V of its own prefix (K4), and no block that a step in flight
     /// names may be written for anybody else (S6).
     pub(crate) fn launch(&mut self, step: Step, truth: &Truth<'_>) -> Result<(), Violation> {
-        ensure(S1, self.flights.len() < 2, || {
-            "a third step is launched".into()
-        })?;
+        ensure(S1, self.flights.len() < 2, || "a third step is launched".into())?;
         for &(from, to) in &step.copies {
             self.may_write(to, None)?;
             let size = self.block_tokens as usize;
@@ -59,34 +57,23 @@ impl Device {
         for row in &step.rows {
             let (run, fault_at) = &truth.runs[&row.seq];
             let count = row.input.count();
-            ensure(K6, row.table.iter().all(|b| b.0 != 0), || {
-                format!("{:?} uses block 0", row.seq)
-            })?;
+            ensure(K6, row.table.iter().all(|b| b.0 != 0), || format!("{:?} uses block 0", row.seq))?;
             let need = (row.start + count).div_ceil(self.block_tokens);
-            ensure(K4, row.table.len() as u32 == need, || {
-                format!("{:?}: table of another length", row.seq)
-            })?;
+            ensure(K4, row.table.len() as u32 == need, || format!("{:?}: table of another length", row.seq))?;
             for position in 0..row.start {
                 let expected = run.hashes[position as usize];
                 let found = self.slots[self.slot(&row.table, position)];
-                ensure(K4, found == expected, || {
-                    format!("{:?} reads a wrong K and V at {position}", row.seq)
-                })?;
+                ensure(K4, found == expected, || format!("{:?} reads a wrong K and V at {position}", row.seq))?;
             }
             let tokens = match &row.input {
                 Input::Tokens(tokens) => tokens.clone(),
                 Input::FromPrevious => {
                     let token = self.previous.get(&row.seq).copied();
-                    ensure(S1, token.is_some(), || {
-                        format!("{:?}: nothing drawn before", row.seq)
-                    })?;
+                    ensure(S1, token.is_some(), || format!("{:?}: nothing drawn before", row.seq))?;
                     token.into_iter().collect()
                 }
             };
-            let mut hash = row
-                .start
-                .checked_sub(1)
-                .map_or(0, |p| run.hashes[p as usize]);
+            let mut hash = row.start.checked_sub(1).map_or(0, |p| run.hashes[p as usize]);
             for (position, token) in (row.start..).zip(tokens) {
                 hash = rows::extend(hash, token);
                 let index = position / self.block_tokens;
@@ -98,23 +85,12 @@ impl Device {
                 let fault = fault_at.is_some_and(|at| draw.index >= at);
                 let token = rows::next(hash, draw);
                 drawn.insert(row.seq, token);
-                let token = if fault {
-                    Err(RowFault::NotFinite)
-                } else {
-                    Ok(token)
-                };
-                results.push(RowResult {
-                    seq: row.seq,
-                    token,
-                });
+                let token = if fault { Err(RowFault::NotFinite) } else { Ok(token) };
+                results.push(RowResult { seq: row.seq, token });
             }
         }
         self.previous = drawn;
-        let done = StepDone {
-            id: step.id,
-            results,
-            micros: 1,
-        };
+        let done = StepDone { id: step.id, results, micros: 1 };
         self.flights.push_back((step, done));
         Ok(())
     }
@@ -123,15 +99,11 @@ impl Device {
         ensure(K6, block.0 != 0, || "block 0 is written".into())?;
         for (step, _) in &self.flights {
             let source = step.copies.iter().any(|copy| copy.0 == block);
-            ensure(S6, !source, || {
-                format!("{block:?} is a copy's source in flight")
-            })?;
+            ensure(S6, !source, || format!("{block:?} is a copy's source in flight"))?;
             for row in &step.rows {
                 for (index, &named) in (0..).zip(&row.table) {
                     let own = by == Some((row.seq, index));
-                    ensure(S6, named != block || own, || {
-                        format!("{block:?} is written for {by:?}, {:?} has it", row.seq)
-                    })?;
+                    ensure(S6, named != block || own, || format!("{block:?} is written for {by:?}, {:?} has it", row.seq))?;
                 }
             }
         }

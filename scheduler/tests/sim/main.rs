@@ -11,12 +11,7 @@ use proptest::test_runner::Config;
 use world::World;
 
 fn config(cases: u32) -> Config {
-    Config {
-        cases,
-        failure_persistence: None,
-        max_shrink_iters: 2_000,
-        ..Config::default()
-    }
+    Config { cases, failure_persistence: None, max_shrink_iters: 2_000, ..Config::default() }
 }
 
 proptest! {

@@ -17,10 +17,7 @@ pub(crate) fn extend(prefix: u64, token: u32) -> u64 {
 pub(crate) fn next(prefix: u64, draw: &Draw) -> u32 {
     let hash = extend(extend(prefix, draw.sampling.seed as u32), draw.index);
     let first = (hash >> 13) as u32 % VOCAB;
-    (0..VOCAB)
-        .map(|shift| (first + shift) % VOCAB)
-        .find(|token| !draw.banned.contains(token))
-        .unwrap_or(first)
+    (0..VOCAB).map(|shift| (first + shift) % VOCAB).find(|token| !draw.banned.contains(token)).unwrap_or(first)
 }
 
 /// How a row ends when nothing interrupts it.
@@ -51,43 +48,17 @@ pub(crate) fn run(submit: &scheduler::Submit, fault_at: Option<u32>) -> Run {
     let mut delivered = Vec::new();
     for index in 0..submit.max_tokens {
         if fault_at == Some(index) {
-            return Run {
-                hashes,
-                delivered,
-                drawn: index,
-                end: End::Fault,
-            };
+            return Run { hashes, delivered, drawn: index, end: End::Fault };
         }
         let early = !submit.ignore_eos && index < submit.min_tokens;
-        let banned = if early {
-            submit.stop_ids.to_vec()
-        } else {
-            Vec::new()
-        };
-        let token = next(
-            prefix,
-            &Draw {
-                sampling: submit.sampling.clone(),
-                index,
-                banned,
-            },
-        );
+        let banned = if early { submit.stop_ids.to_vec() } else { Vec::new() };
+        let token = next(prefix, &Draw { sampling: submit.sampling.clone(), index, banned });
         prefix = extend(prefix, token);
         hashes.push(prefix);
         if !submit.ignore_eos && !early && submit.stop_ids.contains(&token) {
-            return Run {
-                hashes,
-                delivered,
-                drawn: index + 1,
-                end: End::Stop,
-            };
+            return Run { hashes, delivered, drawn: index + 1, end: End::Stop };
         }
         delivered.push(token);
     }
-    Run {
-        hashes,
-        delivered,
-        drawn: submit.max_tokens,
-        end: End::Length,
-    }
+    Run { hashes, delivered, drawn: submit.max_tokens, end: End::Length }
 }

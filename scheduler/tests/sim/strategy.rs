@@ -46,17 +46,7 @@ pub(crate) fn shape() -> impl Strategy<Value = Shape> {
     (sizes, 6..40u32, any::<bool>()).prop_map(|(sizes, blocks, prefix_cache)| {
         let (batch, prefill_chunk, step_tokens, depth, queue) = sizes;
         let pool_tokens = u64::from(blocks * BLOCK_TOKENS);
-        let limits = Limits {
-            batch,
-            prefill_chunk,
-            step_tokens,
-            context: CONTEXT,
-            depth,
-            queue,
-            pool_tokens,
-            block_tokens: BLOCK_TOKENS,
-            prefix_cache,
-        };
+        let limits = Limits { batch, prefill_chunk, step_tokens, context: CONTEXT, depth, queue, pool_tokens, block_tokens: BLOCK_TOKENS, prefix_cache };
         Shape { limits, blocks }
     })
 }
@@ -64,12 +54,7 @@ pub(crate) fn shape() -> impl Strategy<Value = Shape> {
 fn ask() -> impl Strategy<Value = Ask> {
     let prompt = ((0..25u32, 0..2u32), prop::collection::vec(0..2u32, 0..12));
     let length = (0..14u32, 0..6u32, any::<bool>(), prop::bool::weighted(0.2));
-    let who = (
-        0..3u32,
-        0..4u32,
-        -1..2i32,
-        prop::option::weighted(0.1, 0..8u32),
-    );
+    let who = (0..3u32, 0..4u32, -1..2i32, prop::option::weighted(0.1, 0..8u32));
     (prompt, length, who).prop_map(|(prompt, length, who)| Ask {
         shared: prompt.0,
         own: prompt.1,

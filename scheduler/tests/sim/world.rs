@@ -38,12 +38,7 @@ impl World {
         let Shape { limits, blocks } = shape;
         World {
             scheduler: Scheduler::new(limits),
-            pool: Pool::new(PoolConfig {
-                blocks,
-                block_tokens: BLOCK_TOKENS,
-                block_bytes: 1000,
-                prefix_cache: limits.prefix_cache,
-            }),
+            pool: Pool::new(PoolConfig { blocks, block_tokens: BLOCK_TOKENS, block_bytes: 1000, prefix_cache: limits.prefix_cache }),
             device: Device::new(blocks, BLOCK_TOKENS),
             runs: BTreeMap::new(),
             clients: BTreeMap::new(),
@@ -54,15 +49,12 @@ impl World {
     }
 
     pub(crate) fn apply(&mut self, op: &Op) -> Result<(), TestCaseError> {
-        self.try_apply(op)
-            .and_then(|()| self.check())
-            .map_err(|v| TestCaseError::fail(v.to_string()))
+        self.try_apply(op).and_then(|()| self.check()).map_err(|v| TestCaseError::fail(v.to_string()))
     }
 
     /// Drains: every row that was taken ends, and every block comes back.
     pub(crate) fn finish(&mut self) -> Result<(), TestCaseError> {
-        self.try_finish()
-            .map_err(|violation| TestCaseError::fail(violation.to_string()))
+        self.try_finish().map_err(|violation| TestCaseError::fail(violation.to_string()))
     }
 
     fn check(&self) -> Result<(), Violation> {
@@ -114,13 +106,7 @@ impl World {
             min_tokens: ask.min_tokens,
             stop_ids: if ask.stop { [STOP].into() } else { [].into() },
             ignore_eos: ask.ignore_eos,
-            sampling: Sampling {
-                temperature: 1.0,
-                top_p: 1.0,
-                top_k: 0,
-                min_p: 0.0,
-                seed: seq.0,
-            },
+            sampling: Sampling { temperature: 1.0, top_p: 1.0, top_k: 0, min_p: 0.0, seed: seq.0 },
         };
         let need = submit.prompt.len() as u32 + submit.max_tokens;
         let refused = self.scheduler.submit(submit.clone(), self.now_us).err();
@@ -135,8 +121,7 @@ impl World {
         };
         ensure(S4, just, || format!("{refused:?} for {need} tokens"))?;
         if refused.is_none() {
-            self.runs
-                .insert(seq, (rows::run(&submit, ask.fault_at), ask.fault_at));
+            self.runs.insert(seq, (rows::run(&submit, ask.fault_at), ask.fault_at));
             self.clients.insert(seq, Client::default());
         }
         Ok(())
@@ -161,9 +146,7 @@ impl World {
             match turn {
                 Turn::Step(step) => {
                     let tokens = step.tokens();
-                    ensure(S4, tokens <= self.scheduler.limits().step_tokens, || {
-                        format!("{tokens} tokens")
-                    })?;
+                    ensure(S4, tokens <= self.scheduler.limits().step_tokens, || format!("{tokens} tokens"))?;
                     self.device.launch(step, &Truth { runs: &self.runs })?;
                     return Ok(true);
                 }
@@ -182,9 +165,7 @@ impl World {
             Want::Grow { .. } => 2,
             Want::Admit { .. } => 3,
         };
-        ensure(S5, wants.list.is_sorted_by_key(sort), || {
-            format!("order: {:?}", wants.list)
-        })?;
+        ensure(S5, wants.list.is_sorted_by_key(sort), || format!("order: {:?}", wants.list))?;
         let settled = self.pool.settle(wants);
         self.pool.check()?;
         Ok(settled)
@@ -202,12 +183,8 @@ impl World {
             match event {
                 Event::Admitted { .. } | Event::Resumed { .. } => {
                     let first = matches!(event, Event::Admitted { .. });
-                    ensure(S2, first == client.age.is_none(), || {
-                        format!("{event:?} twice")
-                    })?;
-                    let age = *client
-                        .age
-                        .get_or_insert(self.now_us * 1000 + self.running.len() as u64);
+                    ensure(S2, first == client.age.is_none(), || format!("{event:?} twice"))?;
+                    let age = *client.age.get_or_insert(self.now_us * 1000 + self.running.len() as u64);
                     self.running.insert((age, seq));
                 }
                 Event::Preempted { .. } => {
@@ -218,17 +195,10 @@ impl World {
                 Event::Token { token, index, .. } => {
                     let expected = run.delivered.get(index as usize);
                     ensure(S3, index == client.delivered, || format!("{event:?}"))?;
-                    ensure(S3, expected == Some(&token), || {
-                        format!("{event:?}, not {expected:?}")
-                    })?;
+                    ensure(S3, expected == Some(&token), || format!("{event:?}, not {expected:?}"))?;
                     client.delivered += 1;
                 }
-                Event::Finished {
-                    reason,
-                    stop_token,
-                    counts,
-                    ..
-                } => {
+                Event::Finished { reason, stop_token, counts, .. } => {
                     client.finished = true;
                     self.running.retain(|row| row.1 != seq);
                     let end = match reason {
@@ -238,12 +208,8 @@ impl World {
                     };
                     let whole = client.delivered as usize == run.delivered.len();
                     let same = end == run.end && counts.generated == run.drawn && whole;
-                    ensure(S3, same, || {
-                        format!("{seq:?} ends with {end:?}, {counts:?}: {run:?}")
-                    })?;
-                    ensure(S3, stop_token == (end == End::Stop), || {
-                        format!("{seq:?}: stop token")
-                    })?;
+                    ensure(S3, same, || format!("{seq:?} ends with {end:?}, {counts:?}: {run:?}"))?;
+                    ensure(S3, stop_token == (end == End::Stop), || format!("{seq:?}: stop token"))?;
                 }
             }
         }
@@ -265,16 +231,12 @@ impl World {
             self.check()?;
         }
         let left = self.scheduler.snapshot();
-        ensure(S7, self.scheduler.is_empty(), || {
-            format!("rows are left: {left:?}")
-        })?;
+        ensure(S7, self.scheduler.is_empty(), || format!("rows are left: {left:?}"))?;
         for (seq, client) in &self.clients {
             let once = client.finished != client.cancelled || client.finished;
             ensure(S2, once, || format!("{seq:?} never ended"))?;
         }
         let ledger = self.pool.ledger();
-        ensure(S7, ledger.rows == 0 && ledger.held == 0, || {
-            format!("blocks are left: {ledger:?}")
-        })
+        ensure(S7, ledger.rows == 0 && ledger.held == 0, || format!("blocks are left: {ledger:?}"))
     }
 }
