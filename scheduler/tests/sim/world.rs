@@ -132,6 +132,7 @@ impl World {
         let Some(mut wants) = self.scheduler.begin_turn(self.now_us) else {
             return Ok(false);
         };
+        let lost = meanwhile.iter().any(|op| matches!(op, Op::Lose));
         // Each list of a turn preempts a row, drops a lost one, or is the last.
         for _ in 0..100 {
             let settled = self.settle(wants)?;
@@ -151,7 +152,12 @@ impl World {
                     return Ok(true);
                 }
                 Turn::Settle(more) => wants = more,
-                Turn::Idle => return Ok(true),
+                Turn::Idle => {
+                    // Idle means it: asked again, the scheduler has nothing either, unless it lost the model meanwhile.
+                    let more = if lost { None } else { self.scheduler.begin_turn(self.now_us) };
+                    ensure(S7, more.is_none(), || format!("idle, and yet {more:?}"))?;
+                    return Ok(true);
+                }
             }
         }
         Err(Violation::new(S7, "a turn has no end"))
