@@ -8,6 +8,9 @@ const SIZE: u32 = 4;
 
 struct Desk(Pool);
 
+/// Cached tokens, table, and copies to make first.
+type Admission = (u32, Vec<BlockId>, Vec<(BlockId, BlockId)>);
+
 impl Desk {
     fn new(blocks: u32) -> Desk {
         Desk(Pool::new(PoolConfig { blocks, block_tokens: SIZE, block_bytes: 1 << 20, prefix_cache: true }))
@@ -20,7 +23,7 @@ impl Desk {
     }
 
     /// Admits the whole prompt: cached tokens, table and copies, if it fits.
-    fn admit(&mut self, seq: u64, prompt: &[u32], spare: u32) -> Option<(u32, Vec<BlockId>, Vec<(BlockId, BlockId)>)> {
+    fn admit(&mut self, seq: u64, prompt: &[u32], spare: u32) -> Option<Admission> {
         let want = Want::Admit { seq: SeqId(seq), prompt: prompt.into(), chunk: u32::MAX, spare };
         match self.settle(vec![want]).pop()? {
             Grant::Admitted { cached, table, copies } => Some((cached, table, copies)),
