@@ -30,13 +30,14 @@ fn the_youngest_makes_room_and_resumes_before_the_queue() {
 
 #[test]
 fn admission_leaves_room_instead_of_thrashing() {
-    // Eight blocks: the first row has five and soon needs a sixth, so the second, which needs three, would be preempted at once.
+    // Eight blocks, of which the first row has six and soon needs another. The second row's prompt would fit into the two that are
+    // left, but not one token of its answer: it would be preempted at once.
     let mut bench = Bench::new(Limits { pool_tokens: 32, ..limits() });
-    bench.submit(ask(1, own(1, 20), 12)).unwrap();
+    bench.submit(ask(1, own(1, 21), 11)).unwrap();
     while bench.tokens(1).is_empty() {
         bench.step();
     }
-    bench.submit(ask(2, own(2, 12), 3)).unwrap();
+    bench.submit(ask(2, own(2, 8), 3)).unwrap();
     bench.run();
     assert!(!bench.events.iter().any(|event| matches!(event, Event::Preempted { .. })), "{:?}", bench.events);
     assert_eq!(bench.tokens(2), tokens_of(2, 3));
