@@ -30,17 +30,20 @@ fn the_youngest_makes_room_and_resumes_before_the_queue() {
 
 #[test]
 fn admission_leaves_room_instead_of_thrashing() {
-    // Eight blocks, of which the first row has six and soon needs another. The second row's prompt would fit into the two that are
-    // left, but not one token of its answer: it would be preempted at once.
-    let mut bench = Bench::new(Limits { pool_tokens: 32, ..limits() });
-    bench.submit(ask(1, own(1, 21), 11)).unwrap();
-    while bench.tokens(1).is_empty() {
-        bench.step();
+    // Eight blocks, of which the first row has six. The second row's prompt would fit into the two that are left, but then neither
+    // the first row could grow, if it has to, nor the second decode: it would be preempted at once.
+    for first_grows_to in [32, 24] {
+        let mut bench = Bench::new(Limits { pool_tokens: 32, ..limits() });
+        bench.submit(ask(1, own(1, 21), first_grows_to - 21)).unwrap();
+        while bench.tokens(1).is_empty() {
+            bench.step();
+        }
+        bench.submit(ask(2, own(2, 8), 3)).unwrap();
+        bench.run();
+        let preempted = bench.events.iter().any(|event| matches!(event, Event::Preempted { .. }));
+        assert!(!preempted, "{first_grows_to}: {:?}", bench.events);
+        assert_eq!(bench.tokens(2), tokens_of(2, 3));
     }
-    bench.submit(ask(2, own(2, 8), 3)).unwrap();
-    bench.run();
-    assert!(!bench.events.iter().any(|event| matches!(event, Event::Preempted { .. })), "{:?}", bench.events);
-    assert_eq!(bench.tokens(2), tokens_of(2, 3));
 }
 
 #[test]
