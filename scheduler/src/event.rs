@@ -8,9 +8,9 @@ use kv::{Ledger, RowFault, SeqId, Step, Wants};
 pub enum Turn {
     /// Launch this step.
     Step(Step),
-    /// A row was preempted to make room: settle this list too, then call `settled` again.
+    /// A row was preempted to make room, or the list was overtaken by events: settle this one too, then call `settled` again.
     Settle(Wants),
-    /// Nothing can run now. The next submit, cancel, step done or loss may change that.
+    /// Nothing can run now, until the next submit, cancel or step done; after a loss, until the model is back.
     Idle,
 }
 
@@ -18,21 +18,13 @@ pub enum Turn {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// First admission. `cached` prompt tokens need not be computed; `wait_us` is the time since submit.
-    Admitted {
-        seq: SeqId,
-        cached: u32,
-        wait_us: u64,
-    },
+    Admitted { seq: SeqId, cached: u32, wait_us: u64 },
     /// A generated token, `index` from 0. Never a stop token that ends the row.
     Token { seq: SeqId, token: u32, index: u32 },
     /// The row made room for older ones; it will resume by itself.
     Preempted { seq: SeqId },
     /// Admitted again after preemption or loss of the model: `recomputed` tokens are computed anew, `cached` are not.
-    Resumed {
-        seq: SeqId,
-        cached: u32,
-        recomputed: u32,
-    },
+    Resumed { seq: SeqId, cached: u32, recomputed: u32 },
     /// The last event of a row that was not cancelled; exactly one (S2).
     Finished {
         seq: SeqId,
@@ -47,11 +39,9 @@ impl Event {
     /// The row that it is about.
     pub fn seq(&self) -> SeqId {
         match self {
-            Event::Admitted { seq, .. }
-            | Event::Token { seq, .. }
-            | Event::Preempted { seq }
-            | Event::Resumed { seq, .. }
-            | Event::Finished { seq, .. } => *seq,
+            Event::Admitted { seq, .. } | Event::Token { seq, .. } | Event::Preempted { seq } | Event::Resumed { seq, .. } | Event::Finished { seq, .. } => {
+                *seq
+            }
         }
     }
 }

@@ -1,0 +1,138 @@
+//! Preemption and loss of the model: rows resume, and their clients see the same tokens.
+
+use crate::bench::{Bench, STOP, ask, limits, own};
+use kv::{SeqId, StepDone, Want};
+use scheduler::{Event, Limits};
+
+fn tokens_of(seq: u64, count: u32) -> Vec<u32> {
+    (0..count).map(|index| seq as u32 * 100 + index).collect()
+}
+
+#[test]
+fn the_youngest_makes_room_and_resumes_before_the_queue() {
+    for depth in [1, 2] {
+        let limits = Limits { pool_tokens: 64, batch: 3, depth, ..limits() };
+        let mut bench = Bench::new(limits);
+        for seq in 1..=4 {
+            bench.submit(ask(seq, own(seq, 8), 30)).unwrap();
+        }
+        bench.run();
+        let preempted: Vec<u64> = bench.events.iter().filter(|event| matches!(event, Event::Preempted { .. })).map(|event| event.seq().0).collect();
+        assert!(!preempted.is_empty() && !preempted.contains(&1), "{preempted:?}");
+        assert_eq!(bench.admitted(), [1, 2, 3, 4]);
+        for seq in 1..=4 {
+            assert_eq!(bench.tokens(seq), tokens_of(seq, 30), "depth {depth}, row {seq}");
+            let times = preempted.iter().filter(|other| **other == seq).count() as u32;
+            assert_eq!(bench.finished(seq).unwrap().2.preemptions, times);
+        }
+    }
+}
+
+#[test]
+fn admission_leaves_room_instead_of_thrashing() {
+    // Eight blocks, of which the first row has six. The second row's prompt would fit into the two that are left, but then neither
+    // the first row could grow, if it has to, nor the second decode: it would be preempted at once.
+    for first_grows_to in [32, 24] {
+        let mut bench = Bench::new(Limits { pool_tokens: 32, ..limits() });
+        bench.submit(ask(1, own(1, 21), first_grows_to - 21)).unwrap();
+        while bench.tokens(1).is_empty() {
+            bench.step();
+        }
+        bench.submit(ask(2, own(2, 8), 3)).unwrap();
+        bench.run();
+        let preempted = bench.events.iter().any(|event| matches!(event, Event::Preempted { .. }));
+        assert!(!preempted, "{first_grows_to}: {:?}", bench.events);
+        assert_eq!(bench.tokens(2), tokens_of(2, 3));
+    }
+}
+
+#[test]
+fn blocks_that_come_back_soon_are_waited_for() {
+    // Nine blocks, three for each row. Rows 1 and 3 need a fourth just when row 2 has stopped, with a step of its in flight.
+    let mut bench = Bench::new(Limits { pool_tokens: 36, depth: 2, ..limits() });
+    bench.script = |seq, index| if (seq, index) == (2, 5) { STOP } else { seq as u32 * 100 + index };
+    for seq in 1..=3 {
+        bench.submit(ask(seq, own(seq, 6), 10)).unwrap();
+    }
+    bench.run();
+    assert_eq!(bench.finished(2).unwrap().2.generated, 6);
+    assert!(!bench.events.iter().any(|event| matches!(event, Event::Preempted { .. })), "{:?}", bench.events);
+}
+
+#[test]
+fn a_row_that_needs_the_whole_pool_runs_alone() {
+    let mut bench = Bench::new(Limits { pool_tokens: 32, ..limits() });
+    for seq in 1..=3 {
+        bench.submit(ask(seq, own(seq, 31), 1)).unwrap();
+        bench.submit(ask(10 + seq, own(10 + seq, 1), 31)).unwrap();
+    }
+    bench.run();
+    assert_eq!(bench.tokens(13), tokens_of(13, 31));
+}
+
+#[test]
+fn a_lost_model_costs_a_pause_and_no_token() {
+    for depth in [1, 2] {
+        let mut bench = Bench::new(Limits { depth, ..limits() });
+        bench.submit(ask(1, own(1, 8), 9)).unwrap();
+        bench.submit(ask(2, own(2, 40), 9)).unwrap();
+        for _ in 0..3 {
+            bench.step();
+        }
+        bench.launch();
+        let old = bench.flights.pop_front().unwrap();
+        bench.flights.clear();
+        bench.scheduler.model_lost(bench.now_us);
+        let late = StepDone { id: old.id, results: Vec::new(), micros: 1 };
+        assert_eq!(bench.scheduler.step_done(late, bench.now_us), [], "a late answer says nothing");
+        bench.wants.clear();
+        bench.run();
+        assert_eq!(bench.wants[0], Want::Void);
+        for seq in [1, 2] {
+            assert_eq!(bench.tokens(seq), tokens_of(seq, 9), "depth {depth}, row {seq}");
+            assert_eq!(bench.finished(seq).unwrap().2.restarts, 1);
+        }
+    }
+}
+
+#[test]
+fn rows_resume_in_order() {
+    let mut bench = Bench::new(limits());
+    for seq in 1..=5 {
+        bench.submit(ask(seq, own(seq, 4), 9)).unwrap();
+        bench.step();
+    }
+    bench.scheduler.model_lost(bench.now_us);
+    bench.flights.clear();
+    bench.launch();
+    let resumed: Vec<u64> = bench.events.iter().filter(|event| matches!(event, Event::Resumed { .. })).map(|event| event.seq().0).collect();
+    assert_eq!(resumed, [1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn a_row_cancelled_while_its_admission_is_settled_leaves_nothing() {
+    let mut bench = Bench::new(limits());
+    bench.submit(ask(1, own(1, 8), 9)).unwrap();
+    let wants = bench.scheduler.begin_turn(0).unwrap();
+    let settled = bench.pool.settle(wants);
+    bench.scheduler.cancel(SeqId(1));
+    let scheduler::Turn::Settle(more) = bench.scheduler.settled(settled, 0) else { panic!("the blocks go back") };
+    let settled = bench.pool.settle(more);
+    assert_eq!(bench.scheduler.settled(settled, 0), scheduler::Turn::Idle);
+    assert_eq!(bench.pool.ledger().free, bench.pool.ledger().total);
+    assert_eq!(bench.events, []);
+}
+
+#[test]
+fn a_loss_while_a_turn_is_open_makes_its_answer_void() {
+    let mut bench = Bench::new(limits());
+    bench.submit(ask(1, own(1, 8), 2)).unwrap();
+    let wants = bench.scheduler.begin_turn(0).unwrap();
+    let settled = bench.pool.settle(wants);
+    bench.scheduler.model_lost(0);
+    assert_eq!(bench.scheduler.settled(settled, 0), scheduler::Turn::Idle);
+    let again = bench.scheduler.begin_turn(0).unwrap();
+    assert_eq!(again.list[0], Want::Void);
+    let settled = bench.pool.settle(again);
+    assert!(matches!(bench.scheduler.settled(settled, 0), scheduler::Turn::Step(_)));
+}
