@@ -1,1 +1,21 @@
-//! (in the making)
+//! HTTP: OpenAI's wire types, server-sent events, failures → status. This crate may never know MLX.
+//!
+//! A request's way through the rooms: `body` reads bytes → `fields` reads JSON → `ask` makes an [`actors::Ask`] of it → [`actors::Service`] answers
+//! with events → `stream` or `whole` makes wire text of them. `routes` composes, `refusal` is where every status is decided, `server` binds.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod ask;
+mod body;
+mod fields;
+mod ids;
+mod messages;
+mod refusal;
+mod routes;
+mod server;
+mod stream;
+mod tokens;
+mod wire;
+
+pub use routes::app;
+pub use server::{Running, ServeError, ServeOptions, serve};

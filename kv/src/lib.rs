@@ -4,9 +4,26 @@
 //!
 //! - [`step`]: ids, and what a step is: rows, tokens, blocks.
 //! - [`settle`]: what the scheduler asks of the pool, and what it gets.
+//! - [`pool`]: who holds which block; the prefix index; eviction.
+//! - [`geometry`]: bytes of a block, from the model's layers.
+//! - [`budget`]: the byte budget as people write it.
+//! - [`invariants`]: what always holds, by name.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod budget;
+pub mod geometry;
+pub mod invariants;
+pub mod pool;
 pub mod settle;
 pub mod step;
 
+pub use budget::BudgetSpec;
+pub use geometry::{Geometry, Layer, Span};
+pub use invariants::{Invariant, Violation};
+pub use pool::{Pool, PoolConfig};
 pub use settle::{Grant, Ledger, Settled, Want, Wants};
-pub use step::{BlockId, Draw, Input, RowFault, RowResult, Sampling, SeqId, Step, StepDone, StepId, StepRow};
+pub use step::{
+    BLOCK_TOKENS, BlockId, Draw, Input, RowFault, RowResult, Sampling, SeqId, Step, StepDone,
+    StepId, StepRow,
+};

@@ -9,7 +9,7 @@ pub const BLOCK_TOKENS: u32 = 32;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SeqId(pub u64);
 
-/// A block of the pool, `0..blocks`.
+/// A block of the pool, `1..=blocks`. Block 0 is never handed out: it stays zero on the device, and padding reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct BlockId(pub u32);
 

@@ -121,7 +121,7 @@ impl Pool {
         for c in &rows.chunks {
             out.push(self.chunk(layer, q, k, v, c, window)?);
         }
-        if out.len() == 1 { Ok(out.remove(0)) } else { ops::concatenate_axis(&out, 0) }
+        if out.len() == 1 { Ok(out.remove(0)) } else { ops::concatenate(&out, 0) }
     }
 
     /// Keys `[rows, kv_heads, L, head_dim]` of gathered slots.

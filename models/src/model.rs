@@ -107,7 +107,7 @@ fn ids(tokens: &[Token], previous: Option<&Array>) -> Res<Array> {
     let Some(previous) = previous.filter(|_| tokens.iter().any(|t| matches!(t, Token::Previous(_)))) else { return Ok(known) };
     let count = tokens.len() as u32;
     let from: Vec<u32> = (0..count).zip(tokens).map(|(i, t)| if let Token::Previous(r) = t { count + r } else { i }).collect();
-    take_axis(ops::concatenate_axis(&[&known, previous], 0)?, Array::from_slice(&from, &[count as i32]), 0)
+    take_axis(ops::concatenate(&[&known, previous], 0)?, Array::from_slice(&from, &[count as i32]), 0)
 }
 
 /// An MLX error during a step or load.

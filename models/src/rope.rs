@@ -72,10 +72,10 @@ impl Angles {
         if self.traditional {
             let pairs = x.reshape(&[t, heads, half, 2])?;
             let (a, b) = self.turn(&pairs.index((Ellipsis, 0)), &pairs.index((Ellipsis, 1)))?;
-            return ops::stack_axis(&[a, b], -1)?.reshape(&[t, heads, dim]);
+            return ops::stack(&[a, b], -1)?.reshape(&[t, heads, dim]);
         }
         let (a, b) = self.turn(&x.index((Ellipsis, ..half)), &x.index((Ellipsis, half..)))?;
-        ops::concatenate_axis(&[a, b], -1)
+        ops::concatenate(&[a, b], -1)
     }
 
     fn turn(&self, a: &Array, b: &Array) -> Res<(Array, Array)> {

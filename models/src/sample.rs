@@ -20,8 +20,9 @@ pub struct Drawn {
 
 /// logits `[R, vocab]` f32 → one token a row.
 pub fn draw(logits: &Array, draws: &[&Draw]) -> Res<Drawn> {
-    // Adding up is one pass, and a NaN or infinity anywhere makes the sum one of the two.
-    let finite = ops::is_finite(logits.sum_axis(-1, false)?)?;
+    // Adding up is one pass, a NaN or infinity anywhere makes the sum one of the two, and neither less itself is 0.
+    let sum = logits.sum_axis(-1, false)?;
+    let finite = ops::subtract(&sum, &sum)?.eq(Array::from_f32(0.0))?;
     let logits = &ban(logits, draws)?;
     let greedy = argmax_axis(logits, -1, false)?.as_dtype(Dtype::Int32)?;
     let sampled: Vec<usize> = (0..draws.len()).filter(|i| draws[*i].sampling.temperature > 0.0).collect();
@@ -78,7 +79,7 @@ fn likeliest(z: &Array, top_k: u32, top_p: f32) -> Res<Array> {
 }
 
 fn keep(z: &Array, mask: &Array) -> Res<Array> {
-    ops::r#where(mask, z, Array::from_f32(f32::NEG_INFINITY))
+    ops::select(mask, z, Array::from_f32(f32::NEG_INFINITY))
 }
 
 /// The key of a draw: two words of a mixed counter (SplitMix64, Steele et al. 2014), for MLX's threefry.

@@ -6,6 +6,7 @@ use crate::engine::EngineError;
 use crate::gguf::{self, File, GgufError, Kind, TensorInfo};
 use serde_json::{Map, Value, json};
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 /// GGUF's names for what stands in a block (llama.cpp's `gguf-py/gguf/constants.py`).
@@ -73,24 +74,24 @@ impl GgufWeights {
         let t = self.tensor(path, "weight")?;
         let mut out = Vec::with_capacity(rows.len() * t.row_bytes());
         if self.row(path, t.rows(), 1) == 1 {
-            self.file.read_rows(t, rows, &mut out).map_err(|e| failed(&e, &self.file))?;
+            self.file.read_rows(t, rows, &mut out).map_err(|e| failed(&e, self.file.path()))?;
             return Ok((t.kind, t.cols(), out));
         }
         let mut one = Vec::new();
         for r in rows {
             let at = self.row(path, t.rows(), r);
-            self.file.read_rows(t, at..at + 1, &mut one).map_err(|e| failed(&e, &self.file))?;
+            self.file.read_rows(t, at..at + 1, &mut one).map_err(|e| failed(&e, self.file.path()))?;
             out.extend_from_slice(&one);
         }
         Ok((t.kind, t.cols(), out))
     }
 }
 
-fn failed(e: &GgufError, file: &File) -> EngineError {
+/// A reader's error as a load error. Its message begins with the file, which the load error says itself.
+pub fn failed(e: &GgufError, file: &Path) -> EngineError {
     let text = e.to_string();
-    // The message begins with the file, which the load error says itself.
-    let prefix = format!("{}: ", file.path().display());
-    EngineError::Load { file: file.path().to_owned(), reason: text.strip_prefix(&prefix).unwrap_or(&text).to_owned() }
+    let reason = text.strip_prefix(&format!("{}: ", file.display())).unwrap_or(&text);
+    EngineError::Load { file: file.to_owned(), reason: reason.to_owned() }
 }
 
 fn float(kind: Kind) -> Option<Float> {
@@ -128,7 +129,7 @@ impl Source for GgufWeights {
 
     fn affine(&self, path: &str, rows: Range<usize>) -> Result<AffineRows, EngineError> {
         let (kind, cols, bytes) = self.read(path, rows)?;
-        let a = gguf::affine(kind, &bytes).map_err(|e| failed(&e, &self.file))?;
+        let a = gguf::affine(kind, &bytes).map_err(|e| failed(&e, self.file.path()))?;
         let raw = |v: &[half::f16]| v.iter().flat_map(|x| x.to_le_bytes()).collect();
         Ok(AffineRows { bits: a.bits.into(), group: a.group, cols, float: Float::F16, scales: raw(&a.scales), biases: raw(&a.biases), words: a.words })
     }
@@ -139,7 +140,7 @@ impl Source for GgufWeights {
             return Err(self.bad(path, leaf, &format!("is {} of shape {:?}: floats of shape [{len}] are needed", t.kind, t.shape)));
         };
         let (mut bytes, mut stored) = (Vec::new(), Vec::with_capacity(len));
-        self.file.read(t, &mut bytes).map_err(|e| failed(&e, &self.file))?;
+        self.file.read(t, &mut bytes).map_err(|e| failed(&e, self.file.path()))?;
         float.widen(&bytes, &mut stored);
         Ok((0..len).map(|i| stored[self.row(path, len, i)]).collect())
     }
@@ -152,7 +153,7 @@ impl Source for GgufWeights {
 
 /// The metadata, put as the config.json that it stands for, so that one set of checks serves both.
 fn config(file: &File) -> Result<Config, EngineError> {
-    let fail = |e: GgufError| failed(&e, file);
+    let fail = |e: GgufError| failed(&e, file.path());
     let arch = file.str("general.architecture").map_err(fail)?;
     if arch != "llama" {
         let reason = format!("general.architecture: \"{arch}\" is an unknown architecture; served from GGUF is llama");
@@ -188,7 +189,7 @@ fn config(file: &File) -> Result<Config, EngineError> {
 }
 
 fn scaling(file: &File) -> Result<Option<Value>, EngineError> {
-    let fail = |e: GgufError| failed(&e, file);
+    let fail = |e: GgufError| failed(&e, file.path());
     if !has(file, "llama.rope.scaling.type") {
         return Ok(None);
     }
@@ -211,7 +212,7 @@ fn factors(file: &File, t: &TensorInfo, pairs: usize) -> Result<Vec<f32>, Engine
         return Err(EngineError::Load { file: file.path().to_owned(), reason });
     }
     let (mut bytes, mut out) = (Vec::new(), Vec::new());
-    file.read(t, &mut bytes).map_err(|e| failed(&e, file))?;
+    file.read(t, &mut bytes).map_err(|e| failed(&e, file.path()))?;
     Float::F32.widen(&bytes, &mut out);
     Ok(out)
 }

@@ -50,7 +50,7 @@ impl Linear {
             [one] => one.apply(x)?,
             many => {
                 let each = many.iter().map(|p| p.apply(x)).collect::<Res<Vec<Array>>>()?;
-                ops::concatenate_axis(&each, -1)?
+                ops::concatenate(&each, -1)?
             }
         };
         match &self.bias {

@@ -8,7 +8,7 @@ mod load;
 mod safetensors;
 
 pub use affine::AffineRows;
-pub use gguf::GgufWeights;
+pub use gguf::{GgufWeights, failed as gguf_failed};
 pub use load::{Embedding, Linear, Loader, Weight};
 pub use safetensors::SafetensorsFolder;
 

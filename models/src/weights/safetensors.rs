@@ -1,12 +1,13 @@
 //! A folder of safetensors files, one or many, with MLX affine quantisation as its config.json says.
 //!
-//! Headers are read and checked by the crate `safetensors` (the format's own); every file's length is held against its
-//! header before any tensor is read.
+//! Headers are parsed by the crate `safetensors` (the format's own); places, shapes and the file's length are held against
+//! each other before any tensor is read.
 
 use super::{AffineRows, Described, Float, Form, Source};
 use crate::config::Quant;
 use crate::engine::EngineError;
-use safetensors::{Dtype, SafeTensors};
+use safetensors::tensor::{Metadata, TensorInfo};
+use safetensors::Dtype;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
@@ -63,22 +64,20 @@ impl SafetensorsFolder {
         if header > HEADER_BYTES_MAX || header + 8 > size {
             return Err(format!("is truncated or no safetensors file: a header of {header} bytes in a file of {size}"));
         }
-        let mut head = eight.to_vec();
+        let mut head = Vec::new();
         file.by_ref().take(header).read_to_end(&mut head).map_err(|e| format!("header: {e}"))?;
-        let (_, meta) = SafeTensors::read_metadata(&head).map_err(|e| format!("header: {e}"))?;
-        let end = 8 + header + meta.data_len() as u64;
-        for (name, info) in meta.tensors() {
-            let offset = 8 + header + info.data_offsets.0 as u64;
-            if 8 + header + info.data_offsets.1 as u64 > size {
-                return Err(format!("is truncated: tensor {name} ends at byte {}, the file at {size}", 8 + header + info.data_offsets.1 as u64));
-            }
-            let place = Place { file: self.files.len(), dtype: info.dtype, shape: info.shape.clone(), offset };
+        let meta: Metadata = serde_json::from_slice(&head).map_err(|e| format!("header: {e}"))?;
+        let mut end = 0;
+        for name in meta.offset_keys() {
+            let info = meta.info(&name).ok_or_else(|| format!("header: tensor {name} has no entry"))?;
+            end = in_its_place(&name, info, end, size - 8 - header)?;
+            let place = Place { file: self.files.len(), dtype: info.dtype, shape: info.shape.clone(), offset: 8 + header + info.data_offsets.0 as u64 };
             if let Some(other) = self.tensors.insert(name.clone(), place) {
                 return Err(format!("tensor {name} is also in {}", self.files.get(other.file).map_or(path, |f| &f.0).display()));
             }
         }
-        if end != size {
-            return Err(format!("is {size} bytes long, its header says {end}"));
+        if 8 + header + end as u64 != size {
+            return Err(format!("is {size} bytes long, its header says {}", 8 + header + end as u64));
         }
         self.files.push((path.to_owned(), file));
         Ok(())
@@ -135,6 +134,19 @@ impl SafetensorsFolder {
         }
         Ok(Described { rows, cols, form: Form::Affine { bits: bits.bits, group: bits.group, float } })
     }
+}
+
+/// A tensor must begin where the one before it ended, be as long as its shape says, and end within the file's `data` bytes.
+fn in_its_place(name: &str, info: &TensorInfo, begin: usize, data: u64) -> Result<usize, String> {
+    let (from, to) = info.data_offsets;
+    let bits = info.shape.iter().try_fold(info.dtype.bitsize(), |n, d| n.checked_mul(*d));
+    if from != begin || to < from || bits != (to - from).checked_mul(8) {
+        return Err(format!("header: tensor {name} of {:?} {:?} cannot be at bytes {from} to {to}", info.dtype, info.shape));
+    }
+    if to as u64 > data {
+        return Err(format!("is truncated: tensor {name} needs {to} bytes of data, {data} are there"));
+    }
+    Ok(to)
 }
 
 impl Source for SafetensorsFolder {

@@ -1,0 +1,74 @@
+//! The client's end of one request: a stream of events. Dropping it early is how a client leaves.
+
+use crate::ask::{Event, Failure};
+use crate::request::{Left, Request};
+use actix::Addr;
+use futures_util::Stream;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::sync::mpsc;
+
+/// Events of one request, ending with exactly one `Done` or `Failed`. Dropped before that, it frees the row within a step.
+pub struct Answer {
+    /// The Request actor holds the other end. Its capacity is the longest answer's events, so that the actor never waits.
+    events: mpsc::Receiver<Event>,
+    /// Whom to tell of an early drop; None for a request that was refused before it had an actor.
+    request: Option<Addr<Request>>,
+    ended: bool,
+}
+
+impl Answer {
+    pub(crate) fn new(events: mpsc::Receiver<Event>, request: Addr<Request>) -> Answer {
+        Answer {
+            events,
+            request: Some(request),
+            ended: false,
+        }
+    }
+
+    /// An answer whose only event is this failure.
+    pub(crate) fn refused(failure: Failure) -> Answer {
+        let (to, events) = mpsc::channel(1);
+        let sent = to.try_send(Event::Failed(failure));
+        debug_assert!(sent.is_ok(), "a new channel has room for one");
+        Answer {
+            events,
+            request: None,
+            ended: false,
+        }
+    }
+
+    /// The next event; None after the last. Safe to drop and call again: no event is lost between calls.
+    pub async fn next(&mut self) -> Option<Event> {
+        std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
+    }
+}
+
+impl Stream for Answer {
+    type Item = Event;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+        let this = self.get_mut();
+        if this.ended {
+            return Poll::Ready(None);
+        }
+        let event = std::task::ready!(this.events.poll_recv(cx));
+        // The sender is gone without a last word: the request's own task panicked. Only this request ends.
+        let event = event.unwrap_or_else(|| {
+            let message = "the request was ended by an internal fault".into();
+            Event::Failed(Failure::Fault { message })
+        });
+        this.ended = matches!(event, Event::Done { .. } | Event::Failed(_));
+        Poll::Ready(Some(event))
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        if let Some(request) = self.request.take()
+            && !self.ended
+        {
+            request.do_send(Left);
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! The one handle to the running service. It is cheap to clone, and nothing here blocks.
+
+use crate::answer::Answer;
+use crate::ask::{Ask, Failure, Prompt};
+use crate::check::Bounds;
+use crate::messages::{Cut, Drain};
+use crate::options::Options;
+use crate::prompt;
+use crate::request::{Desk, Request};
+use crate::scheduling::Scheduling;
+use crate::stats::Stats;
+use actix::{Actor, Addr};
+use kv::{BLOCK_TOKENS, SeqId};
+use metrics::{Metrics, Refusal};
+use models::engine::EngineInfo;
+use models::text::Text;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+
+/// Events that an answer has beside its texts (`Began`, the last word), generously.
+const EVENTS_BESIDE_TEXT: usize = 8;
+/// What a client is told while the service shuts down: long enough for another instance to be up.
+const RETRY_WHEN_UNAVAILABLE_S: u32 = 10;
+
+/// What `/v1/models` shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelCard {
+    pub id: String,
+    /// Seconds since 1970 at which the model was loaded.
+    pub created_unix_s: u64,
+    /// Positions a sequence may have, prompt and answer together.
+    pub context_length: u32,
+}
+
+/// How a drain ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Drained {
+    /// Requests that were still running at the deadline and were cut with `Unavailable`. 0: all were answered.
+    pub cut: u32,
+}
+
+/// The handle. When the last clone is dropped the actors stop, the model's thread ends, and rows still running are lost.
+#[derive(Clone)]
+pub struct Service(Arc<Inner>);
+
+struct Inner {
+    card: ModelCard,
+    info: EngineInfo,
+    desk: Arc<Desk>,
+    /// One for each request in the house, waiting or running: admission is a permit, passed by value.
+    permits: Arc<Semaphore>,
+    permits_total: u32,
+    draining: AtomicBool,
+    next_seq: AtomicU64,
+    stats: watch::Receiver<Arc<Stats>>,
+    /// The actors' thread has the other end and ends when this one is dropped.
+    _stop: oneshot::Sender<()>,
+}
+
+/// What [`crate::start()`] hands over.
+pub(crate) struct Setup {
+    pub(crate) info: EngineInfo,
+    pub(crate) options: Options,
+    pub(crate) text: Arc<Text>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) stats: watch::Receiver<Arc<Stats>>,
+    pub(crate) scheduling: Addr<Scheduling>,
+    pub(crate) stop: oneshot::Sender<()>,
+}
+
+impl Service {
+    pub(crate) fn new(setup: Setup) -> Service {
+        let Setup { info, options, .. } = setup;
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+        let card = ModelCard {
+            id: info.name.clone(),
+            // A clock before 1970 is wrong by more than this field can say.
+            created_unix_s: since_epoch.map_or(0, |d| d.as_secs()),
+            context_length: info.context,
+        };
+        let desk = Desk {
+            bounds: Bounds {
+                context: info.context,
+                pool_tokens: u64::from(info.blocks) * u64::from(BLOCK_TOKENS),
+                vocab: info.vocab,
+            },
+            stop_ids: setup.text.stop_ids().into(),
+            text: setup.text,
+            metrics: setup.metrics,
+            scheduling: setup.scheduling,
+        };
+        let permits_total = options.batch.max(1).saturating_add(options.queue);
+        Service(Arc::new(Inner {
+            card,
+            info,
+            desk: Arc::new(desk),
+            permits: Arc::new(Semaphore::new(permits_total as usize)),
+            permits_total,
+            draining: AtomicBool::new(false),
+            next_seq: AtomicU64::new(1),
+            stats: setup.stats,
+            _stop: setup.stop,
+        }))
+    }
+
+    /// Starts a request. Call it on an actix arbiter (any HTTP worker): the Request actor lives where it is called.
+    /// A request that is not taken has an answer too; its only event is `Failed`.
+    ///
+    /// # Panics
+    /// Outside of an actix arbiter.
+    pub fn ask(&self, ask: Ask) -> Answer {
+        let inner = &*self.0;
+        if let Err(failure) = self.open() {
+            let draining = inner.draining.load(Ordering::SeqCst);
+            let reason = if draining { Refusal::Draining } else { Refusal::NoModel };
+            inner.desk.metrics.refused(reason);
+            return Answer::refused(failure);
+        }
+        let Ok(permit) = Arc::clone(&inner.permits).try_acquire_owned() else {
+            inner.desk.metrics.refused(Refusal::QueueFull);
+            let stats = inner.stats.borrow();
+            return Answer::refused(Failure::Busy {
+                message: format!("{} requests are running or waiting; no more are taken now", inner.permits_total),
+                retry_after_s: stats.retry_after_s.max(1),
+            });
+        };
+        // An answer of `context` tokens has at most as many texts: the actor can always send, however slowly its client reads.
+        let (to, events) = mpsc::channel(inner.card.context_length as usize + EVENTS_BESIDE_TEXT);
+        let seq = SeqId(inner.next_seq.fetch_add(1, Ordering::Relaxed));
+        let request = Request::new(Arc::clone(&inner.desk), seq, ask, to, permit);
+        Answer::new(events, request.start())
+    }
+
+    pub fn card(&self) -> &ModelCard {
+        &self.0.card
+    }
+
+    /// What the engine said of itself when it was loaded.
+    pub fn engine(&self) -> &EngineInfo {
+        &self.0.info
+    }
+
+    /// Whether a request sent now would be worked on at once: the model is there, its steps keep their deadline, and the service
+    /// is not shutting down.
+    pub fn ready(&self) -> Result<(), Failure> {
+        self.open()?;
+        if self.0.stats.borrow().opening {
+            return Err(unavailable("the model was lost and is being loaded again".into()));
+        }
+        Ok(())
+    }
+
+    /// Whether new requests are taken at all. While the model is being opened again they are: they wait.
+    fn open(&self) -> Result<(), Failure> {
+        if self.0.draining.load(Ordering::SeqCst) {
+            return Err(unavailable("the service is shutting down".into()));
+        }
+        if let Some(reason) = &self.0.stats.borrow().lost {
+            return Err(unavailable(reason.clone()));
+        }
+        if !self.0.desk.scheduling.connected() {
+            return Err(unavailable("the scheduler stopped after an internal fault".into()));
+        }
+        Ok(())
+    }
+
+    /// Ids of a text, with the special tokens that the model wants around a plain prompt. A long text takes milliseconds.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, Failure> {
+        self.tokens(Prompt::Text(text.to_owned()))
+    }
+
+    /// Ids of a prompt as a request with it would have them: what counting endpoints need.
+    pub fn tokens(&self, prompt: Prompt) -> Result<Vec<u32>, Failure> {
+        prompt::ids(&self.0.desk.text, prompt)
+    }
+
+    /// Text of ids, without special tokens.
+    pub fn decode(&self, ids: &[u32]) -> Result<String, Failure> {
+        let vocab = self.0.info.vocab;
+        if let Some(id) = ids.iter().find(|&&id| id >= vocab) {
+            return Err(Failure::Invalid {
+                param: "tokens",
+                code: "invalid_token",
+                message: format!("token id {id} is not in the model's vocabulary; allowed are 0 to {}", vocab - 1),
+            });
+        }
+        Ok(self.0.desk.text.decode(ids))
+    }
+
+    /// The service as of the scheduler's last turn.
+    pub fn stats(&self) -> Stats {
+        Stats::clone(&self.0.stats.borrow())
+    }
+
+    /// The same, to be awaited: it changes with every turn of the scheduler. A reader that is slow sees the newest only.
+    pub fn watch(&self) -> watch::Receiver<Arc<Stats>> {
+        self.0.stats.clone()
+    }
+
+    /// Requests in the house: being tokenized, waiting, running, or not yet told of their end.
+    pub fn requests(&self) -> u32 {
+        self.0.permits_total - self.0.permits.available_permits() as u32
+    }
+
+    pub fn metrics(&self) -> &Metrics {
+        &self.0.desk.metrics
+    }
+
+    /// Takes no new request from now on, and waits until all those in the house have ended, `timeout` at most; then cuts the rest.
+    pub async fn drain(&self, timeout: Duration) -> Drained {
+        let inner = &*self.0;
+        inner.draining.store(true, Ordering::SeqCst);
+        inner.desk.scheduling.do_send(Drain);
+        let all_back = inner.permits.acquire_many(inner.permits_total);
+        if tokio::time::timeout(timeout, all_back).await.is_ok() {
+            return Drained { cut: 0 };
+        }
+        let (to, cut) = oneshot::channel();
+        inner.desk.scheduling.do_send(Cut(to));
+        // No answer: the scheduler is gone, and its routes have told every row of it.
+        let cut = cut.await.unwrap_or(0);
+        tracing::warn!(cut, "requests were cut at the end of the drain");
+        Drained { cut }
+    }
+}
+
+pub(crate) fn unavailable(message: String) -> Failure {
+    Failure::Unavailable {
+        message,
+        retry_after_s: RETRY_WHEN_UNAVAILABLE_S,
+    }
+}

@@ -1,0 +1,107 @@
+//! Results of a step: tokens delivered, rows ended, computed blocks sealed.
+
+use super::{Flown, Scheduler};
+use crate::event::{Event, Reason};
+use kv::{RowFault, RowResult, StepDone, Want};
+
+impl Scheduler {
+    /// Takes the results of the oldest step in flight, and hands out what happened: first what the turns since the last call
+    /// did (admissions and the like), then this step's tokens and ends, in its order. Results of a step that is not in flight
+    /// (the model was lost since) are ignored.
+    pub fn step_done(&mut self, done: StepDone, _now_us: u64) -> Vec<Event> {
+        if let Some(flight) = self.flights.pop_front_if(|flight| flight.id == done.id) {
+            self.stalled = false;
+            self.chores.push(Want::Done { step: done.id });
+            let mut results = done.results.into_iter().peekable();
+            for flown in flight.rows {
+                let result = results.next_if(|result| flown.draws && result.seq == flown.seq);
+                self.row_done(&flown, result);
+            }
+            debug_assert!(
+                results.peek().is_none(),
+                "a result for a row that did not draw"
+            );
+        }
+        self.take_events()
+    }
+
+    /// One row of a step that is done. A row that ended meanwhile is not here any more: what was drawn for it is dropped.
+    fn row_done(&mut self, flown: &Flown, result: Option<RowResult>) {
+        if !self.rows.contains_key(&flown.seq) {
+            return;
+        }
+        debug_assert_eq!(
+            result.is_some(),
+            flown.draws,
+            "a result for each row that drew"
+        );
+        let token = match (flown.draws, result.map(|result| result.token)) {
+            (false, _) => None,
+            (true, Some(Ok(token))) => Some(token),
+            (true, Some(Err(fault))) => return self.fault(flown, fault),
+            (true, None) => return self.fault(flown, RowFault::NotFinite),
+        };
+        self.seal(flown);
+        if let Some(token) = token {
+            self.token(flown, token);
+        }
+    }
+
+    /// Tells the pool which tokens the row's blocks hold now, so that other rows, and this one after preemption, may share them.
+    fn seal(&mut self, flown: &Flown) {
+        let Some(row) = self.rows.get_mut(&flown.seq) else {
+            return;
+        };
+        let tokens = row.ids(flown.start, flown.end);
+        let Some(live) = row.live.as_mut().filter(|live| live.life == flown.life) else {
+            return;
+        };
+        live.sealed = flown.end;
+        self.chores.push(Want::Seal {
+            seq: flown.seq,
+            tokens,
+        });
+    }
+
+    /// A token arrived. That of a row preempted since counts as well: computing it anew would give the same one.
+    fn token(&mut self, flown: &Flown, token: u32) {
+        let Some(row) = self.rows.get_mut(&flown.seq) else {
+            return;
+        };
+        let seq = flown.seq;
+        let index = row.generated.len() as u32;
+        row.flying -= 1;
+        row.generated.push(token);
+        row.counts.generated = index + 1;
+        let stops = row.stops(token, index);
+        let full = index + 1 == row.submit.max_tokens;
+        self.accounts.charge_output(row.submit.key, 1);
+        if stops {
+            self.finish(flown, Reason::Stop);
+        } else {
+            self.events.push(Event::Token { seq, token, index });
+            if full {
+                self.finish(flown, Reason::Length);
+            }
+        }
+    }
+
+    /// The row's numbers went bad, maybe some steps ago: it ends alone, and nobody may reuse what it computed.
+    fn fault(&mut self, flown: &Flown, fault: RowFault) {
+        self.chores.push(Want::Forget { seq: flown.seq });
+        self.finish(flown, Reason::Fault(fault));
+    }
+
+    fn finish(&mut self, flown: &Flown, reason: Reason) {
+        let Some(row) = self.remove(flown.seq) else {
+            return;
+        };
+        let stop_token = reason == Reason::Stop;
+        self.events.push(Event::Finished {
+            seq: flown.seq,
+            reason,
+            stop_token,
+            counts: row.counts,
+        });
+    }
+}

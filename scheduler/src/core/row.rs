@@ -1,0 +1,136 @@
+//! One sequence: what is known of it, and, while it runs, how far it is computed.
+
+use crate::event::Counts;
+use crate::submit::Submit;
+use kv::{BlockId, Draw, Input, SeqId, StepId};
+
+/// A sequence from submit to its end.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) submit: Submit,
+    pub(super) arrived_us: u64,
+    /// Place in the order of arrival.
+    pub(super) arrival: u64,
+    /// Place in the order of first admission; None before it. The smaller, the older.
+    pub(super) age: Option<u64>,
+    /// Drawn tokens that have arrived.
+    pub(super) generated: Vec<u32>,
+    /// Draws in flight: tokens that exist on the device only.
+    pub(super) flying: u32,
+    pub(super) counts: Counts,
+    /// What the row holds while it runs.
+    pub(super) live: Option<Live>,
+}
+
+/// A running row's place in the pool, and its progress. It ends with preemption or loss of the model.
+#[derive(Debug)]
+pub(super) struct Live {
+    /// Number of this admission: results of an earlier one say nothing about these blocks.
+    pub(super) life: u64,
+    pub(super) table: Vec<BlockId>,
+    /// Positions `0 .. launched` are computed or in flight.
+    pub(super) launched: u32,
+    /// Positions `0 .. sealed` are computed, and the pool was told their tokens.
+    pub(super) sealed: u32,
+    /// The last step that names the row.
+    pub(super) last_step: Option<StepId>,
+}
+
+/// What a row can do in the next step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// One token, then a draw.
+    Decode,
+    /// Known tokens that remain to be computed.
+    Prefill(u32),
+    /// Nothing: its last possible token is in flight.
+    Wait,
+}
+
+impl Row {
+    pub(super) fn seq(&self) -> SeqId {
+        self.submit.seq
+    }
+
+    /// Tokens whose ids are here: the prompt and what has arrived.
+    pub(super) fn known(&self) -> u32 {
+        (self.submit.prompt.len() + self.generated.len()) as u32
+    }
+
+    /// Tokens drawn, those in flight included.
+    fn drawn(&self) -> u32 {
+        self.generated.len() as u32 + self.flying
+    }
+
+    /// The most tokens that the row can come to.
+    pub(super) fn most(&self) -> u32 {
+        self.submit.prompt.len() as u32 + self.submit.max_tokens
+    }
+
+    pub(super) fn next(&self, live: &Live) -> Next {
+        if self.drawn() >= self.submit.max_tokens {
+            return Next::Wait;
+        }
+        if self.flying > 0 {
+            return Next::Decode;
+        }
+        let left = self.known() - live.launched;
+        if left == 1 && !self.generated.is_empty() {
+            Next::Decode
+        } else {
+            Next::Prefill(left)
+        }
+    }
+
+    /// Ids at positions `from .. to`, all of them known.
+    pub(super) fn ids(&self, from: u32, to: u32) -> Vec<u32> {
+        let prompt = &self.submit.prompt;
+        let (from, to) = (from as usize, to as usize);
+        let mut ids = Vec::with_capacity(to - from);
+        ids.extend_from_slice(&prompt[from.min(prompt.len())..to.min(prompt.len())]);
+        let past = |at: usize| at.saturating_sub(prompt.len());
+        ids.extend_from_slice(&self.generated[past(from)..past(to)]);
+        ids
+    }
+
+    /// Input at position `start`. A token that is still on the device was drawn by the step launched last: with at most two
+    /// steps in flight, an older step's token has arrived before another step can be launched.
+    pub(super) fn input(&self, start: u32, count: u32) -> Input {
+        if start >= self.known() {
+            Input::FromPrevious
+        } else {
+            Input::Tokens(self.ids(start, start + count))
+        }
+    }
+
+    /// The draw after position `end - 1`, if that is the last one there is.
+    pub(super) fn draw(&self, end: u32) -> Option<Draw> {
+        if end < self.known() + self.flying {
+            return None;
+        }
+        let index = self.drawn();
+        let submit = &self.submit;
+        let banned = !submit.ignore_eos && index < submit.min_tokens;
+        Some(Draw {
+            sampling: submit.sampling.clone(),
+            index,
+            banned: if banned {
+                submit.stop_ids.to_vec()
+            } else {
+                Vec::new()
+            },
+        })
+    }
+
+    /// Whether `token`, drawn at `index`, ends the row.
+    pub(super) fn stops(&self, token: u32, index: u32) -> bool {
+        let submit = &self.submit;
+        !submit.ignore_eos && index >= submit.min_tokens && submit.stop_ids.contains(&token)
+    }
+
+    /// Tokens of the longest common prefix of two prompts.
+    pub(super) fn common(&self, other: &Row) -> u32 {
+        let (a, b) = (&self.submit.prompt, &other.submit.prompt);
+        a.iter().zip(b.iter()).take_while(|(x, y)| x == y).count() as u32
+    }
+}

@@ -1,0 +1,44 @@
+//! The bounds of a scheduler. Everything it holds or launches is under one of these.
+
+/// Each field is a hard bound (S4). `Scheduler::new` raises zeros to the smallest value that makes sense.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Rows that may run at once; 1 serialises.
+    pub batch: u32,
+    /// Prompt tokens of one row in one step, and of all rows together in a step that also decodes: the longest stall of a
+    /// decoding row is one such chunk.
+    pub prefill_chunk: u32,
+    /// Tokens of one packed step, at least 2: one to decode, one to prefill.
+    pub step_tokens: u32,
+    /// Positions a sequence may have, prompt and answer together.
+    pub context: u32,
+    /// Steps in flight: 1 or 2.
+    pub depth: u32,
+    /// Rows that may wait for their first admission, at least 1. Preempted rows are not counted: they were accepted already.
+    pub queue: u32,
+    /// Tokens that the pool can hold in total (usable blocks × tokens a block).
+    pub pool_tokens: u64,
+    /// Tokens a block of the pool holds: `kv::BLOCK_TOKENS` outside of tests.
+    pub block_tokens: u32,
+    /// Whether the pool shares prefixes. If it does, a prompt that starts like one being computed now waits for it.
+    pub prefix_cache: bool,
+}
+
+impl Limits {
+    /// The same limits with zeros raised to what makes sense, and the depth in 1..=2.
+    pub(crate) fn sane(self) -> Limits {
+        Limits {
+            batch: self.batch.max(1),
+            prefill_chunk: self.prefill_chunk.max(1),
+            step_tokens: self.step_tokens.max(2),
+            depth: self.depth.clamp(1, 2),
+            queue: self.queue.max(1),
+            block_tokens: self.block_tokens.max(1),
+            ..self
+        }
+    }
+
+    pub(crate) fn blocks_for(&self, tokens: u32) -> u32 {
+        tokens.div_ceil(self.block_tokens)
+    }
+}
