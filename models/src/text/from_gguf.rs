@@ -164,21 +164,19 @@ impl<'a> Vocab<'a> {
 
     /// BOS before and EOS after a plain prompt, if the model wants them.
     fn add_around(&self, tokenizer: &mut Tokenizer, add_bos: bool) -> Result<(), TextError> {
-        let flag = |name: &str| self.file.bool_opt(&format!("tokenizer.ggml.add_{name}_token"));
-        let (bos, eos) = (flag("bos")?.unwrap_or(add_bos), flag("eos")?.unwrap_or(false));
-        let (mut single, mut special) = (Vec::new(), Map::new());
-        for (name, wanted) in [("bos", bos), ("A", true), ("eos", eos)] {
-            match (name, wanted) {
-                ("A", _) => single.push(json!({"Sequence": {"id": "A", "type_id": 0}})),
-                (_, false) => {}
-                (name, true) => {
-                    let Some(id) = self.special_id(name)? else {
-                        continue;
-                    };
-                    let text = &self.tokens[id as usize];
-                    single.push(json!({"SpecialToken": {"id": text, "type_id": 0}}));
-                    special.insert(text.clone(), json!({"id": text, "ids": [id], "tokens": [text]}));
-                }
+        let (mut single, mut special) = (vec![json!({"Sequence": {"id": "A", "type_id": 0}})], Map::new());
+        for (name, default) in [("bos", add_bos), ("eos", false)] {
+            let asked = self.file.bool_opt(&format!("tokenizer.ggml.add_{name}_token"))?;
+            let id = self.special_id(name)?;
+            if asked == Some(true) && id.is_none() {
+                let reason = format!("not in the file, and add_{name}_token asks for it");
+                return Err(self.file.key_error(&format!("tokenizer.ggml.{name}_token_id"), reason).into());
+            }
+            if let Some(id) = id.filter(|_| asked.unwrap_or(default)) {
+                let text = &self.tokens[id as usize];
+                let at = if name == "bos" { 0 } else { single.len() };
+                single.insert(at, json!({"SpecialToken": {"id": text, "type_id": 0}}));
+                special.insert(text.clone(), json!({"id": text, "ids": [id], "tokens": [text]}));
             }
         }
         if special.is_empty() {

@@ -39,7 +39,9 @@ impl Stream {
     }
 }
 
-/// How many U+FFFD stand for a sequence of bytes that is no character. Decoders disagree.
+/// How many U+FFFD stand for a sequence of bytes that is no character. Byte-level decoders give one, byte fallback one
+/// for each byte. (The tokenizers library then gives up the whole run of bytes, good characters too. Those have been
+/// shown by then, and stay.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bad {
     Once,

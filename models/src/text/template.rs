@@ -1,4 +1,7 @@
 //! Chat templates: Jinja as Hugging Face's `apply_chat_template` runs it, on minijinja.
+//!
+//! What still differs from jinja2: tuples print as lists, `~` writes a list's texts in double quotes, a falsy left side
+//! of `and` gives false instead of itself, and there is no `%` formatting.
 
 use super::TextError;
 use super::python::{self, Json};
@@ -93,6 +96,10 @@ fn environment() -> Environment<'static> {
     env.add_filter("tojson", tojson);
     env.add_filter("string", |v: &Value| python::str(v));
     env.add_filter("join", join);
+    // Jinja's take anything and work on its `str`: some templates hand them lists.
+    env.add_filter("upper", |v: &Value| python::str(v).to_uppercase());
+    env.add_filter("lower", |v: &Value| python::str(v).to_lowercase());
+    env.add_filter("trim", trim);
     env.add_filter("escape", escape);
     env.add_filter("e", escape);
     // Jinja asks whether Python could iterate or index, and it can for texts and even for what is undefined.
@@ -150,6 +157,15 @@ fn join(value: &Value, between: Option<String>, kwargs: Kwargs) -> Result<String
         });
     }
     Ok(parts.join(&between.or(named).unwrap_or_default()))
+}
+
+/// `trim(chars=None)`.
+fn trim(value: &Value, chars: Option<&str>) -> String {
+    let text = python::str(value);
+    match chars {
+        Some(chars) => text.trim_matches(|c| chars.contains(c)).to_owned(),
+        None => text.trim().to_owned(),
+    }
 }
 
 /// Markup's entities, which differ from minijinja's.

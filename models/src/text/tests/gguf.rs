@@ -11,7 +11,7 @@ use tokenizers::{OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer
 
 /// The default model, which `make model` fetches.
 fn default_model() -> PathBuf {
-    let home = std::env::var_os("COXSWAIN_HOME").map(PathBuf::from);
+    let home = std::env::var_os("COXSWAIN_HOME").filter(|h| !h.is_empty()).map(PathBuf::from);
     let home = home.unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache/coxswain"));
     let path = home.join("models/SmolLM2-135M-Instruct.Q4_1.gguf");
     assert!(path.exists(), "{} is missing: `make model` fetches it", path.display());
@@ -80,6 +80,21 @@ fn the_default_models_prompts_are_those_of_mlx_lm() {
     assert!(SMOLLM2.is_special(2) && !SMOLLM2.is_special(17));
     assert_eq!(SMOLLM2.token_id("<|im_end|>"), Some(2));
     assert_eq!(SMOLLM2.token_bytes(2).unwrap(), b"<|im_end|>");
+}
+
+#[test]
+fn a_directory_with_the_same_tokenizer_gives_the_same_ids() {
+    for (text, config) in [(&*SMOLLM2, r#"{"eos_token": "<|im_end|>"}"#), (&*SENTENCE, r#"{"eos_token": "</s>"}"#)] {
+        let dir = tempfile::tempdir().unwrap();
+        text.tokenizer.save(dir.path().join("tokenizer.json"), false).unwrap();
+        std::fs::write(dir.path().join("tokenizer_config.json"), config).unwrap();
+        let again = Arc::new(Text::from_dir(dir.path()).unwrap());
+        let sample = "<s>The cat — 日本語 👩 2024\n<|im_end|>";
+        let ids = text.encode(sample, true).unwrap();
+        assert_eq!(again.encode(sample, true).unwrap(), ids);
+        assert_eq!(streamed(&again, &ids), text.decode(&ids));
+        assert_eq!((again.stop_ids(), again.vocab_size()), (text.stop_ids(), text.vocab_size()));
+    }
 }
 
 #[test]
@@ -166,6 +181,7 @@ fn metadata_that_cannot_be_used_is_named() {
         (model(tokens(&["a"]), "llama").f32s("tokenizer.ggml.scores", &[0.0, 1.0]), "tokenizer.ggml.scores: has 2 entries, must have 1"),
         (model(tokens(&["a"]), "gpt2").i32s("tokenizer.ggml.token_type", &[1, 1]), "tokenizer.ggml.token_type: has 2 entries, must have 1"),
         (byte_level("qwen2").u32("tokenizer.ggml.eos_token_id", 97), "eos_token_id: is 97, must be below 97"),
+        (byte_level("qwen2").bool("tokenizer.ggml.add_eos_token", true), "eos_token_id: not in the file, and add_eos_token asks for it"),
         (byte_level("qwen2").str("tokenizer.chat_template", "{% if"), "tokenizer.chat_template: chat template"),
     ] {
         let error = from_writer(&writer).unwrap_err();
