@@ -135,6 +135,14 @@ impl Model {
     }
 }
 
+/// Without this actor no step can run: the rows must hear of it instead of waiting.
+impl Drop for Model {
+    fn drop(&mut self) {
+        let reason = "its keeper stopped after an internal fault";
+        self.scheduling.do_send(ModelIs::Gone(reason.into()));
+    }
+}
+
 /// Passes the worker loop's messages to the actor, signed with the life that says them.
 pub(crate) fn said_by(life: u32, model: Addr<Model>) -> host::Out {
     Box::new(move |message| {

@@ -210,6 +210,8 @@ impl Scheduling {
                 self.model_is = ModelState::Here;
                 self.report.back();
             }
+            // The first reason is the cause; what else stops after it is not.
+            ModelIs::Gone(_) if matches!(self.model_is, ModelState::Gone(_)) => {}
             ModelIs::Gone(reason) => {
                 let reason = format!("the model is not available: {reason}");
                 self.lose_all(&reason);

@@ -11,7 +11,7 @@ fn held(options: Options) -> (Service, crossbeam::channel::Sender<()>) {
     let opener: Opener = Box::new(move || {
         let wait = wait.clone();
         // An error means that the sender is gone: every step may end now.
-        Ok(Box::new(Watched::new(shape(64)).on_done(move |_| drop(wait.recv()))))
+        Ok(Box::new(Watched::new(shape(64)).on_done(move |_| { wait.recv().ok(); })))
     });
     (actors::start(opener, options, text()).unwrap(), let_go)
 }
