@@ -19,11 +19,7 @@ pub struct Answer {
 
 impl Answer {
     pub(crate) fn new(events: mpsc::Receiver<Event>, request: Addr<Request>) -> Answer {
-        Answer {
-            events,
-            request: Some(request),
-            ended: false,
-        }
+        Answer { events, request: Some(request), ended: false }
     }
 
     /// An answer whose only event is this failure.
@@ -31,11 +27,7 @@ impl Answer {
         let (to, events) = mpsc::channel(1);
         let sent = to.try_send(Event::Failed(failure));
         debug_assert!(sent.is_ok(), "a new channel has room for one");
-        Answer {
-            events,
-            request: None,
-            ended: false,
-        }
+        Answer { events, request: None, ended: false }
     }
 
     /// The next event; None after the last. Safe to drop and call again: no event is lost between calls.

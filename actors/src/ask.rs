@@ -54,7 +54,8 @@ pub enum Event {
         prompt_tokens: u32,
         seed: u64,
     },
-    /// Text that is final: no half character, nothing that may still become a stop string. `tokens` of the answer stand behind it.
+    /// Text that is final: no half character, nothing that may still become a stop string. `tokens` of the answer, not told before, stand behind it: 0 if
+    /// they were told with an earlier text.
     Text {
         text: String,
         tokens: u32,

@@ -1,6 +1,6 @@
 //! The KV-budget actor: it owns block numbers and bytes, and settles what the scheduler asks, in order. It chooses nothing.
 
-use crate::messages::{Granted, Settle};
+use crate::messages::{Granted, ModelIs, Settle};
 use crate::scheduling::Scheduling;
 use actix::{Actor, Addr, Context, Handler};
 use kv::Pool;
@@ -15,6 +15,15 @@ pub(crate) struct Budget {
 
 impl Actor for Budget {
     type Context = Context<Self>;
+}
+
+/// A pool that finds itself wrong panics rather than give one row's memory to another. Then nothing more can be planned, and
+/// the rows must hear of it instead of waiting.
+impl Drop for Budget {
+    fn drop(&mut self) {
+        let reason = "the KV budget stopped after an internal fault";
+        self.scheduling.do_send(ModelIs::Gone(reason.into()));
+    }
 }
 
 impl Handler<Settle> for Budget {

@@ -14,12 +14,7 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn new(asked: Instant) -> Clock {
-        Clock {
-            asked,
-            admitted: None,
-            first_token: None,
-            last_token: None,
-        }
+        Clock { asked, admitted: None, first_token: None, last_token: None }
     }
 
     /// The row got its blocks. Resuming after a preemption is not a second admission.
@@ -30,9 +25,7 @@ impl Clock {
     /// A token came. Since the one before; None for the first.
     pub(crate) fn token(&mut self, at: Instant) -> Option<Duration> {
         self.first_token.get_or_insert(at);
-        self.last_token
-            .replace(at)
-            .map(|last| at.saturating_duration_since(last))
+        self.last_token.replace(at).map(|last| at.saturating_duration_since(last))
     }
 
     pub(crate) fn since_asked(&self, at: Instant) -> Duration {
@@ -46,18 +39,12 @@ impl Clock {
 
     /// Admission to the first token.
     pub(crate) fn prefill(&self) -> Option<Duration> {
-        Some(
-            self.first_token?
-                .saturating_duration_since(self.admitted?),
-        )
+        Some(self.first_token?.saturating_duration_since(self.admitted?))
     }
 
     /// First token to the last.
     pub(crate) fn decode(&self) -> Option<Duration> {
-        Some(
-            self.last_token?
-                .saturating_duration_since(self.first_token?),
-        )
+        Some(self.last_token?.saturating_duration_since(self.first_token?))
     }
 
     pub(crate) fn is_admitted(&self) -> bool {
@@ -99,21 +86,9 @@ mod tests {
         assert_eq!(clock.token(at(30)), None);
         assert_eq!(clock.token(at(35)), Some(Duration::from_millis(5)));
         assert_eq!(clock.token(at(50)), Some(Duration::from_millis(15)));
-        let counts = scheduler::Counts {
-            preemptions: 2,
-            restarts: 1,
-            ..Default::default()
-        };
+        let counts = scheduler::Counts { preemptions: 2, restarts: 1, ..Default::default() };
         let t = clock.timings(at(60), &counts, 9);
-        let want = Timings {
-            queue_ms: 10.0,
-            prefill_ms: 20.0,
-            decode_ms: 20.0,
-            ttft_ms: 30.0,
-            preemptions: 2,
-            restarts: 1,
-            seed: 9,
-        };
+        let want = Timings { queue_ms: 10.0, prefill_ms: 20.0, decode_ms: 20.0, ttft_ms: 30.0, preemptions: 2, restarts: 1, seed: 9 };
         assert_eq!(t, want);
     }
 }

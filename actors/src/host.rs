@@ -35,22 +35,14 @@ pub(crate) fn spawn(
             return;
         };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| worker::run(engine, steps, &out))) {
-            out(FromWorker::Failed(EngineError::Step(panicked(
-                "running a step",
-                &*panic,
-            ))));
+            out(FromWorker::Failed(EngineError::Step(panicked("running a step", &*panic))));
         }
     };
     let thread = thread::Builder::new().name("model".into()).spawn(body);
-    thread
-        .map(drop)
-        .map_err(|error| EngineError::Step(format!("the model's thread cannot start: {error}")))
+    thread.map(drop).map_err(|error| EngineError::Step(format!("the model's thread cannot start: {error}")))
 }
 
 fn panicked(doing: &str, panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     format!("panicked while {doing}: {}", text.unwrap_or("no message"))
 }

@@ -97,11 +97,7 @@ pub(crate) struct Route {
 
 impl Route {
     pub(crate) fn new(request: Addr<Request>, prompt_tokens: u32) -> Route {
-        Route {
-            prompt_tokens,
-            request: Some(request),
-            reason: "the service stopped".into(),
-        }
+        Route { prompt_tokens, request: Some(request), reason: "the service stopped".into() }
     }
 
     pub(crate) fn tell(&self, at: Instant, what: What) {
@@ -131,10 +127,7 @@ impl Drop for Route {
     fn drop(&mut self) {
         if let Some(request) = self.request.take() {
             let what = What::Lost(std::mem::take(&mut self.reason));
-            request.do_send(Delta {
-                at: Instant::now(),
-                what,
-            });
+            request.do_send(Delta { at: Instant::now(), what });
         }
     }
 }

@@ -66,11 +66,7 @@ impl Model {
         }
         let took = now.saturating_duration_since(since);
         if took >= self.step_deadline {
-            self.gone(format!(
-                "step {} has not ended after {} s",
-                step.0,
-                took.as_secs()
-            ));
+            self.gone(format!("step {} has not ended after {} s", step.0, took.as_secs()));
         }
     }
 
@@ -96,14 +92,10 @@ impl Model {
 
     fn died(&mut self, reason: String, ctx: &mut Context<Self>) {
         let now = Instant::now();
-        self.deaths
-            .retain(|&at| now.saturating_duration_since(at) < DEATHS_WINDOW);
+        self.deaths.retain(|&at| now.saturating_duration_since(at) < DEATHS_WINDOW);
         self.deaths.push_back(now);
         if self.deaths.len() >= DEATHS_MAX {
-            return self.gone(format!(
-                "it was lost {DEATHS_MAX} times within {} s, at last because: {reason}",
-                DEATHS_WINDOW.as_secs()
-            ));
+            return self.gone(format!("it was lost {DEATHS_MAX} times within {} s, at last because: {reason}", DEATHS_WINDOW.as_secs()));
         }
         tracing::warn!(%reason, "the model is lost and is being opened again");
         self.bury();
@@ -132,6 +124,14 @@ impl Model {
             Ok(_) => self.gone("the model has changed since it was first opened".into()),
             Err(error) => self.gone(format!("it could not be opened again: {error}")),
         }
+    }
+}
+
+/// Without this actor no step can run: the rows must hear of it instead of waiting.
+impl Drop for Model {
+    fn drop(&mut self) {
+        let reason = "its keeper stopped after an internal fault";
+        self.scheduling.do_send(ModelIs::Gone(reason.into()));
     }
 }
 

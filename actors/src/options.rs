@@ -23,14 +23,6 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options {
-            batch: 16,
-            prefill_chunk: 512,
-            step_tokens: 512 + 16,
-            depth: 2,
-            queue: 1024,
-            prefix_cache: true,
-            step_deadline: Duration::from_secs(120),
-        }
+        Options { batch: 16, prefill_chunk: 512, step_tokens: 512 + 16, depth: 2, queue: 1024, prefix_cache: true, step_deadline: Duration::from_secs(120) }
     }
 }

@@ -14,11 +14,7 @@ pub(crate) fn param(prompt: &Prompt) -> &'static str {
 /// Bytes of text that must be tokenized: a measure of the work, exact enough to decide where it is done.
 pub(crate) fn weight_bytes(prompt: &Prompt) -> usize {
     match prompt {
-        Prompt::Chat { messages, .. } => messages
-            .iter()
-            .filter_map(|m| m.get("content")?.as_str())
-            .map(str::len)
-            .sum(),
+        Prompt::Chat { messages, .. } => messages.iter().filter_map(|m| m.get("content")?.as_str()).map(str::len).sum(),
         Prompt::Text(text) => text.len(),
         Prompt::Ids(_) => 0,
     }
@@ -30,9 +26,7 @@ pub(crate) fn ids(text: &Text, prompt: Prompt) -> Result<Vec<u32>, Failure> {
     let encoded = match prompt {
         Prompt::Ids(ids) => Ok(ids),
         Prompt::Text(plain) => text.encode(&plain, true),
-        Prompt::Chat { messages, kwargs } => text
-            .render_chat(&messages, &kwargs)
-            .and_then(|rendered| text.encode(&rendered, false)),
+        Prompt::Chat { messages, kwargs } => text.render_chat(&messages, &kwargs).and_then(|rendered| text.encode(&rendered, false)),
     };
     encoded.map_err(|error| {
         let code = match error {
@@ -40,10 +34,6 @@ pub(crate) fn ids(text: &Text, prompt: Prompt) -> Result<Vec<u32>, Failure> {
             TextError::NoTemplate => "no_chat_template",
             TextError::Encode(_) | TextError::File { .. } | TextError::Gguf(_) => "invalid_text",
         };
-        Failure::Invalid {
-            param,
-            code,
-            message: error.to_string(),
-        }
+        Failure::Invalid { param, code, message: error.to_string() }
     })
 }

@@ -16,10 +16,7 @@ pub(crate) struct Rate {
 
 impl Rate {
     pub(crate) fn new(now: Instant) -> Rate {
-        Rate {
-            finished: 0.0,
-            as_of: now,
-        }
+        Rate { finished: 0.0, as_of: now }
     }
 
     pub(crate) fn finished(&mut self, now: Instant) {

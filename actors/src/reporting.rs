@@ -21,12 +21,7 @@ pub(crate) struct Reporting {
 impl Reporting {
     pub(crate) fn new(metrics: Arc<Metrics>, publish: watch::Sender<Arc<Stats>>) -> Reporting {
         let stats = Stats::clone(&publish.borrow());
-        Reporting {
-            metrics,
-            publish,
-            stats,
-            launched: VecDeque::new(),
-        }
+        Reporting { metrics, publish, stats, launched: VecDeque::new() }
     }
 
     pub(crate) fn publish(&self) {
@@ -39,12 +34,7 @@ impl Reporting {
         }
         self.stats.kv = ledger.into();
         let kv = &self.stats.kv;
-        let bytes = KvBytes {
-            rows: kv.rows_bytes + kv.held_bytes,
-            prefix: kv.prefix_bytes,
-            scratch: 0,
-            free: kv.free_bytes,
-        };
+        let bytes = KvBytes { rows: kv.rows_bytes + kv.held_bytes, prefix: kv.prefix_bytes, scratch: 0, free: kv.free_bytes };
         self.metrics.set_kv(bytes, kv.budget_bytes);
     }
 
@@ -53,15 +43,11 @@ impl Reporting {
         self.stats.waiting = snapshot.waiting + snapshot.preempted;
         self.stats.steps_in_flight = snapshot.steps_in_flight;
         self.stats.draining = snapshot.draining;
-        self.metrics
-            .set_rows(self.stats.running as usize, self.stats.waiting as usize);
+        self.metrics.set_rows(self.stats.running as usize, self.stats.waiting as usize);
     }
 
     pub(crate) fn launched(&mut self, step: &Step) {
-        let mut shape = StepShape {
-            rows: step.rows.len() as u32,
-            ..StepShape::default()
-        };
+        let mut shape = StepShape { rows: step.rows.len() as u32, ..StepShape::default() };
         for row in &step.rows {
             let decodes = match &row.input {
                 Input::FromPrevious => true,
@@ -73,11 +59,7 @@ impl Reporting {
                 shape.prefill_tokens += row.input.count();
             }
         }
-        let phase = if shape.prefill_tokens > 0 {
-            StepPhase::Prefill
-        } else {
-            StepPhase::Decode
-        };
+        let phase = if shape.prefill_tokens > 0 { StepPhase::Prefill } else { StepPhase::Decode };
         self.launched.push_back((step.id, phase));
         self.metrics.step(shape);
     }
@@ -87,18 +69,13 @@ impl Reporting {
         self.stats.last_step_micros = done.micros;
         while let Some((step, phase)) = self.launched.pop_front_if(|(step, _)| *step <= done.id) {
             if step == done.id {
-                self.metrics
-                    .step_phase(phase, Duration::from_micros(done.micros));
+                self.metrics.step_phase(phase, Duration::from_micros(done.micros));
             }
         }
         self.stats.memory.active_bytes = memory.active;
         self.stats.memory.cache_bytes = memory.cache;
         self.stats.memory.peak_bytes = memory.peak;
-        self.metrics.set_mlx_memory(MlxMemory {
-            active: memory.active,
-            cache: memory.cache,
-            peak: memory.peak,
-        });
+        self.metrics.set_mlx_memory(MlxMemory { active: memory.active, cache: memory.cache, peak: memory.peak });
     }
 
     pub(crate) fn planned(&self, took: Duration) {

@@ -80,13 +80,7 @@ impl Drop for Ticket {
 }
 
 impl Request {
-    pub(crate) fn new(
-        desk: Arc<Desk>,
-        seq: SeqId,
-        ask: Ask,
-        events: mpsc::Sender<Event>,
-        permit: OwnedSemaphorePermit,
-    ) -> Request {
+    pub(crate) fn new(desk: Arc<Desk>, seq: SeqId, ask: Ask, events: mpsc::Sender<Event>, permit: OwnedSemaphorePermit) -> Request {
         let seed = ask.params.seed.unwrap_or_else(random_seed);
         Request {
             desk,
@@ -130,10 +124,7 @@ impl Request {
         let scheduling = desk.scheduling.clone();
         let route = Route::new(ctx.address(), prompt_tokens);
         scheduling.do_send(Submit { submit, route });
-        self.row = Some(Row {
-            ticket: Ticket { seq: self.seq, scheduling, ended: false },
-            writer: Writer::new(desk.text.detokenizer(), stop),
-        });
+        self.row = Some(Row { ticket: Ticket { seq: self.seq, scheduling, ended: false }, writer: Writer::new(desk.text.detokenizer(), stop) });
     }
 
     fn happened(&mut self, event: scheduler::Event, at: Instant, ctx: &mut Context<Self>) {
@@ -207,11 +198,7 @@ impl Request {
         if self.ended {
             return;
         }
-        let usage = Usage {
-            prompt_tokens: self.counts.prompt,
-            cached_tokens: self.counts.cached,
-            completion_tokens: self.counts.generated,
-        };
+        let usage = Usage { prompt_tokens: self.counts.prompt, cached_tokens: self.counts.cached, completion_tokens: self.counts.generated };
         let timings = self.clock.timings(at, &self.counts, self.seed);
         self.send(Event::Done { finish, usage, timings }, ctx);
         let reason = match finish {
@@ -356,9 +343,7 @@ impl Request {
                 let message = format!("{waiting} requests are waiting; no more are taken now");
                 (Failure::Busy { message, retry_after_s }, Refusal::QueueFull)
             }
-            R::Draining => {
-                (unavailable("the service is shutting down".into()), Refusal::Draining)
-            }
+            R::Draining => (unavailable("the service is shutting down".into()), Refusal::Draining),
         };
         self.refuse(failure, reason, ctx);
     }

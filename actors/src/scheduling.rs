@@ -210,10 +210,14 @@ impl Scheduling {
                 self.model_is = ModelState::Here;
                 self.report.back();
             }
+            // The first reason is the cause; what else stops after it is not.
+            ModelIs::Gone(_) if matches!(self.model_is, ModelState::Gone(_)) => {}
             ModelIs::Gone(reason) => {
                 let reason = format!("the model is not available: {reason}");
-                self.lose_all(&reason);
+                // Readiness first: a client that hears of the loss must not find the service ready.
                 self.report.gone(&reason);
+                self.report.publish();
+                self.lose_all(&reason);
                 self.model_is = ModelState::Gone(reason);
             }
         }
@@ -235,10 +239,7 @@ impl Scheduling {
             self.report.event(&event);
             let (seq, last) = match &event {
                 Event::Finished { seq, .. } => (*seq, true),
-                Event::Admitted { seq, .. }
-                | Event::Token { seq, .. }
-                | Event::Preempted { seq }
-                | Event::Resumed { seq, .. } => (*seq, false),
+                Event::Admitted { seq, .. } | Event::Token { seq, .. } | Event::Preempted { seq } | Event::Resumed { seq, .. } => (*seq, false),
             };
             if last {
                 self.rate.finished(at);

@@ -81,11 +81,7 @@ impl Service {
             context_length: info.context,
         };
         let desk = Desk {
-            bounds: Bounds {
-                context: info.context,
-                pool_tokens: u64::from(info.blocks) * u64::from(BLOCK_TOKENS),
-                vocab: info.vocab,
-            },
+            bounds: Bounds { context: info.context, pool_tokens: u64::from(info.blocks) * u64::from(BLOCK_TOKENS), vocab: info.vocab },
             stop_ids: setup.text.stop_ids().into(),
             text: setup.text,
             metrics: setup.metrics,
@@ -227,8 +223,5 @@ impl Service {
 }
 
 pub(crate) fn unavailable(message: String) -> Failure {
-    Failure::Unavailable {
-        message,
-        retry_after_s: RETRY_WHEN_UNAVAILABLE_S,
-    }
+    Failure::Unavailable { message, retry_after_s: RETRY_WHEN_UNAVAILABLE_S }
 }

@@ -41,36 +41,13 @@ pub fn start(opener: Opener, options: Options, text: Arc<Text>) -> Result<Servic
     let metrics = Arc::new(Metrics::new(&info.name, info.context));
     metrics.set_loaded(&info.name, &info.dtype, "l1", &info.device);
     metrics.set_cache_config(BLOCK_TOKENS, info.blocks, &info.dtype);
-    let stats = Stats {
-        memory: MemoryStats {
-            weight_bytes: info.weight_bytes,
-            ..MemoryStats::default()
-        },
-        ..Stats::default()
-    };
+    let stats = Stats { memory: MemoryStats { weight_bytes: info.weight_bytes, ..MemoryStats::default() }, ..Stats::default() };
     let (publish, stats) = watch::channel(Arc::new(stats));
-    let room = Room {
-        opener,
-        options: options.clone(),
-        info: info.clone(),
-        steps,
-        metrics: Arc::clone(&metrics),
-        publish,
-    };
+    let room = Room { opener, options: options.clone(), info: info.clone(), steps, metrics: Arc::clone(&metrics), publish };
     let (scheduling, model, stop) = room.open()?;
     // The thread waits for this address, and is gone only if it said so; a step sent to it would then say it again.
-    model_to
-        .send(model)
-        .map_err(|_| EngineError::Step("the model's thread ended after loading".into()))?;
-    Ok(Service::new(Setup {
-        info,
-        options,
-        text,
-        metrics,
-        stats,
-        scheduling,
-        stop,
-    }))
+    model_to.send(model).map_err(|_| EngineError::Step("the model's thread ended after loading".into()))?;
+    Ok(Service::new(Setup { info, options, text, metrics, stats, scheduling, stop }))
 }
 
 /// What the actors' thread is given.
@@ -101,38 +78,21 @@ impl Room {
             });
         };
         let thread = thread::Builder::new().name("scheduler".into()).spawn(body);
-        thread.map_err(|error| {
-            EngineError::Step(format!("the scheduler's thread cannot start: {error}"))
-        })?;
+        thread.map_err(|error| EngineError::Step(format!("the scheduler's thread cannot start: {error}")))?;
         let ended = |_| EngineError::Step("the scheduler's thread ended while starting".into());
         let (scheduling, model) = addresses_from.recv().map_err(ended)?;
         Ok((scheduling, model, stop))
     }
 
     fn actors(self) -> (Addr<Scheduling>, Addr<Model>) {
-        let Room {
-            opener,
-            options,
-            info,
-            steps,
-            metrics,
-            publish,
-        } = self;
-        let pool = Pool::new(PoolConfig {
-            blocks: info.blocks,
-            block_tokens: BLOCK_TOKENS,
-            block_bytes: info.block_bytes,
-            prefix_cache: options.prefix_cache,
-        });
+        let Room { opener, options, info, steps, metrics, publish } = self;
+        let pool = Pool::new(PoolConfig { blocks: info.blocks, block_tokens: BLOCK_TOKENS, block_bytes: info.block_bytes, prefix_cache: options.prefix_cache });
         let limits = limits(&options, &info);
         let mut model = None;
         let scheduling = Scheduling::create(|ctx| {
             let scheduling = ctx.address();
             let ledger = pool.ledger();
-            let budget = Budget {
-                pool,
-                scheduling: scheduling.clone(),
-            };
+            let budget = Budget { pool, scheduling: scheduling.clone() };
             let started = Model {
                 scheduling,
                 opener,

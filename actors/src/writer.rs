@@ -22,11 +22,7 @@ pub(crate) struct Writer {
 
 impl Writer {
     pub(crate) fn new(detokenizer: Detokenizer, stop: Vec<String>) -> Writer {
-        Writer {
-            detokenizer,
-            stops: StopMatcher::new(stop),
-            unreported: 0,
-        }
+        Writer { detokenizer, stops: StopMatcher::new(stop), unreported: 0 }
     }
 
     /// Takes the next id.
@@ -52,15 +48,7 @@ impl Writer {
     }
 
     fn report(&mut self, text: String, stopped: bool) -> Written {
-        let tokens = if text.is_empty() {
-            0
-        } else {
-            std::mem::take(&mut self.unreported)
-        };
-        Written {
-            text,
-            tokens,
-            stopped,
-        }
+        let tokens = if text.is_empty() { 0 } else { std::mem::take(&mut self.unreported) };
+        Written { text, tokens, stopped }
     }
 }

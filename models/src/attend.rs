@@ -5,8 +5,8 @@
 
 use crate::mlx::Res;
 use crate::packing::{Chunk, DecodeGroup, Packing};
-use kv::step::BLOCK_TOKENS;
 use kv::BlockId;
+use kv::step::BLOCK_TOKENS;
 use mlx_rs::fast::{ScaledDotProductAttentionMask as Mask, scaled_dot_product_attention};
 use mlx_rs::ops::indexing::{IndexOp, scatter_single, take_axis};
 use mlx_rs::{Array, Dtype, ops};
@@ -68,11 +68,7 @@ impl Rows {
             Group { keys: indices(&g.slots, &[g.slots.len() as i32]), mask, at: g.clone() }
         };
         let chunk = |c: &Chunk| ChunkRows { keys: (!c.slots.is_empty()).then(|| indices(&c.slots, &[c.slots.len() as i32])), at: c.clone() };
-        Rows {
-            slots: indices(&p.slots, &[p.slots.len() as i32]),
-            groups: p.decode.iter().map(group).collect(),
-            chunks: p.chunks.iter().map(chunk).collect(),
-        }
+        Rows { slots: indices(&p.slots, &[p.slots.len() as i32]), groups: p.decode.iter().map(group).collect(), chunks: p.chunks.iter().map(chunk).collect() }
     }
 }
 

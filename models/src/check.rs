@@ -74,7 +74,15 @@ pub fn check(dir: &Path, device: DeviceChoice, dtype: Option<Float>) -> Result<V
     Ok(lines)
 }
 
-fn line(model: &mut Model, golden: &Golden, what: &str, batches: &[Vec<usize>], chunk: Option<usize>, layout: Layout, tolerance: f32) -> Result<Line, EngineError> {
+fn line(
+    model: &mut Model,
+    golden: &Golden,
+    what: &str,
+    batches: &[Vec<usize>],
+    chunk: Option<usize>,
+    layout: Layout,
+    tolerance: f32,
+) -> Result<Line, EngineError> {
     let (mut error, mut equal, mut wrong) = (0f32, 0, None);
     for batch in batches {
         let prompts: Vec<&Prompt> = batch.iter().map(|i| &golden.prompts[*i]).collect();

@@ -53,9 +53,23 @@ pub struct RopeConfig {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Scaling {
     None,
-    Linear { factor: f32 },
-    Llama3 { factor: f32, low: f32, high: f32, original: f32 },
-    Yarn { factor: f32, original: f32, beta_fast: f32, beta_slow: f32, mscale: f32, mscale_all_dim: f32 },
+    Linear {
+        factor: f32,
+    },
+    Llama3 {
+        factor: f32,
+        low: f32,
+        high: f32,
+        original: f32,
+    },
+    Yarn {
+        factor: f32,
+        original: f32,
+        beta_fast: f32,
+        beta_slow: f32,
+        mscale: f32,
+        mscale_all_dim: f32,
+    },
     /// Each pair's wavelength times its own factor, as GGUF's tensor `rope_freqs` has them.
     Factors(Vec<f32>),
 }
@@ -270,7 +284,9 @@ fn quant(f: &Fields) -> Result<Option<Quant>, EngineError> {
         match v {
             Value::Bool(false) => modules.push((path.clone(), None)),
             Value::Bool(true) => modules.push((path.clone(), Some(default))),
-            Value::Object(map) => modules.push((path.clone(), Some(bits(&Fields { file: q.file, map, within: "quantization.<module>." }, default.group, default.bits)?))),
+            Value::Object(map) => {
+                modules.push((path.clone(), Some(bits(&Fields { file: q.file, map, within: "quantization.<module>." }, default.group, default.bits)?)))
+            }
             // Notes of converters (a method's name, say) describe no module.
             _ => {}
         }

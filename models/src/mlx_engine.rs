@@ -166,7 +166,10 @@ impl Engine for MlxEngine {
                 d.tokens.eval().map_err(failed)?;
                 d.finite.eval().map_err(failed)?;
                 let each = d.tokens.as_slice::<i32>().iter().zip(d.finite.as_slice::<bool>());
-                let result = |(seq, (token, finite)): (&SeqId, (&i32, &bool))| RowResult { seq: *seq, token: if *finite { Ok(*token as u32) } else { Err(RowFault::NotFinite) } };
+                let result = |(seq, (token, finite)): (&SeqId, (&i32, &bool))| RowResult {
+                    seq: *seq,
+                    token: if *finite { Ok(*token as u32) } else { Err(RowFault::NotFinite) },
+                };
                 f.seqs.iter().zip(each).map(result).collect()
             }
         };

@@ -70,7 +70,9 @@ impl Packing {
             }
             match &row.input {
                 Input::Tokens(ids) => p.tokens.extend(ids.iter().map(|id| Token::Id(*id))),
-                Input::FromPrevious => p.tokens.push(Token::Previous(previous(row).ok_or_else(|| format!("row {} draws on a step that did not have it", row.seq.0))?)),
+                Input::FromPrevious => {
+                    p.tokens.push(Token::Previous(previous(row).ok_or_else(|| format!("row {} draws on a step that did not have it", row.seq.0))?))
+                }
             }
             p.positions.extend(row.start..row.start + row.input.count());
             p.slots.extend(slots(row, row.start..row.start + row.input.count()));
@@ -141,12 +143,8 @@ mod tests {
 
     #[test]
     fn decode_rows_come_first_and_longest_first() {
-        let p = pack(vec![
-            row(1, Input::Tokens(vec![7, 8, 9]), 0, &[5]),
-            row(2, Input::Tokens(vec![10]), 3, &[2]),
-            row(9, Input::FromPrevious, 33, &[1, 4]),
-        ])
-        .unwrap();
+        let p = pack(vec![row(1, Input::Tokens(vec![7, 8, 9]), 0, &[5]), row(2, Input::Tokens(vec![10]), 3, &[2]), row(9, Input::FromPrevious, 33, &[1, 4])])
+            .unwrap();
         assert_eq!(p.order, [2, 1, 0]);
         assert_eq!(p.tokens, [Token::Previous(4), Token::Id(10), Token::Id(7), Token::Id(8), Token::Id(9)]);
         assert_eq!(p.positions, [33, 3, 0, 1, 2]);

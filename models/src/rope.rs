@@ -105,7 +105,8 @@ fn llama3(freqs: &[f32], factor: f32, low: f32, high: f32, original: f32) -> Vec
 fn yarn(freqs: &[f32], config: &RopeConfig, head_dim: usize) -> Vec<f32> {
     let Scaling::Yarn { factor, original, beta_fast, beta_slow, .. } = config.scaling else { return freqs.to_vec() };
     let dims = head_dim as f64;
-    let correction = |rotations: f32| dims * (f64::from(original) / (f64::from(rotations) * 2.0 * std::f64::consts::PI)).ln() / (2.0 * f64::from(config.theta).ln());
+    let correction =
+        |rotations: f32| dims * (f64::from(original) / (f64::from(rotations) * 2.0 * std::f64::consts::PI)).ln() / (2.0 * f64::from(config.theta).ln());
     let low = correction(beta_fast).floor().max(0.0) as f32;
     let mut high = correction(beta_slow).ceil().min(dims - 1.0) as f32;
     if low == high {

@@ -40,7 +40,8 @@ pub fn draw(logits: &Array, draws: &[&Draw]) -> Res<Drawn> {
 /// Ids that a row must not draw get no chance.
 fn ban(logits: &Array, draws: &[&Draw]) -> Res<Array> {
     let vocab = logits.dim(1);
-    let cells: Vec<u32> = (0..draws.len()).flat_map(|i| draws[i].banned.iter().filter(|id| (**id as i32) < vocab).map(move |id| i as u32 * vocab as u32 + id)).collect();
+    let cells: Vec<u32> =
+        (0..draws.len()).flat_map(|i| draws[i].banned.iter().filter(|id| (**id as i32) < vocab).map(move |id| i as u32 * vocab as u32 + id)).collect();
     if cells.is_empty() {
         return Ok(logits.clone());
     }

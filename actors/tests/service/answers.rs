@@ -1,6 +1,6 @@
 //! Answers are the model's, whatever else is running and however little memory there is.
 
-use crate::house::{Whole, agrees, ask, empty, greedy, oracle, options, patiently, service, text, whole};
+use crate::house::{Whole, agrees, ask, empty, greedy, options, oracle, patiently, service, text, whole};
 use actors::{Ask, Event, Finish, Params, Prompt, Service};
 use futures_util::future::join_all;
 use serde_json::{Map, json};

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Far more than any test needs; a test that waits for what never comes fails instead of hanging.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) async fn patiently<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, what).await.expect("it should have happened by now")
@@ -126,7 +126,7 @@ pub(crate) async fn whole(mut answer: Answer) -> Result<Whole, Failure> {
             match answer.next().await.expect("a last word comes") {
                 Event::Began { seed, .. } => assert_eq!(began.replace(seed), None, "began twice"),
                 Event::Text { text: piece, tokens } => {
-                    assert!(began.is_some() && !piece.is_empty() && tokens > 0);
+                    assert!(began.is_some() && !piece.is_empty());
                     text.push_str(&piece);
                     reported += tokens;
                 }

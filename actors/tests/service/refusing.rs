@@ -11,7 +11,9 @@ fn held(options: Options) -> (Service, crossbeam::channel::Sender<()>) {
     let opener: Opener = Box::new(move || {
         let wait = wait.clone();
         // An error means that the sender is gone: every step may end now.
-        Ok(Box::new(Watched::new(shape(64)).on_done(move |_| drop(wait.recv()))))
+        Ok(Box::new(Watched::new(shape(64)).on_done(move |_| {
+            wait.recv().ok();
+        })))
     });
     (actors::start(opener, options, text()).unwrap(), let_go)
 }
@@ -54,7 +56,8 @@ async fn a_full_queue_is_busy() {
     let second = began(&service, "waits").await;
     let third = whole(service.ask(ask("too many", greedy(3)))).await;
     assert!(matches!(third, Err(Failure::Busy { retry_after_s: 1.., .. })), "{third:?}");
-    assert_eq!((service.stats().waiting, service.requests()), (1, 2));
+    assert_eq!(service.requests(), 2);
+    patiently(service.watch().wait_for(|s| (s.running, s.waiting) == (1, 1))).await.unwrap();
     drop(second);
     drop(let_go);
     patiently(async {

@@ -50,7 +50,12 @@ pub fn play(model: &mut Model, prompts: &[&Prompt], chunk: Option<usize>, layout
     let mut tables = Tables::new(layout);
     let mut rows: Vec<Row> = prompts
         .iter()
-        .map(|p| Row { prompt: p, table: tables.take(p.ids.len() + p.greedy.len()), done: 0, out: Outcome { logits: Vec::new(), greedy: Vec::new(), gaps: Vec::new() } })
+        .map(|p| Row {
+            prompt: p,
+            table: tables.take(p.ids.len() + p.greedy.len()),
+            done: 0,
+            out: Outcome { logits: Vec::new(), greedy: Vec::new(), gaps: Vec::new() },
+        })
         .collect();
     for id in 1.. {
         let inputs: Vec<(usize, Vec<u32>)> = rows.iter().enumerate().filter_map(|(i, r)| r.next(chunk).map(|t| (i, t))).collect();

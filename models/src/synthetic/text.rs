@@ -18,9 +18,7 @@ const TEMPLATE: &str = "{% for m in messages %}<|turn|>{{ m.role }}: {{ m.conten
 
 /// Writes `tokenizer.json` and `tokenizer_config.json` into `dir`, for `Text::from_dir`.
 pub fn write_dir(dir: &Path) -> io::Result<()> {
-    let special = |id: u32, content: &str| {
-        json!({"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true})
-    };
+    let special = |id: u32, content: &str| json!({"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true});
     let byte_level = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false});
     let vocab: Map<String, Value> = (0..=255u8).map(|byte| (letter(byte).to_string(), json!(byte))).collect();
     let tokenizer = json!({

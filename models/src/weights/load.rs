@@ -15,7 +15,13 @@ const SLAB: usize = 1 << 20;
 pub enum Weight {
     Dense(Array),
     /// Packed words `[out, in * bits / 32]`, scales and biases `[out, in / group]`.
-    Affine { words: Array, scales: Array, biases: Array, group: i32, bits: i32 },
+    Affine {
+        words: Array,
+        scales: Array,
+        biases: Array,
+        group: i32,
+        bits: i32,
+    },
 }
 
 impl Weight {

@@ -64,7 +64,11 @@ impl Float {
 pub enum Form {
     Dense(Float),
     /// MLX affine groups along each row; scales and biases are of the float type.
-    Affine { bits: usize, group: usize, float: Float },
+    Affine {
+        bits: usize,
+        group: usize,
+        float: Float,
+    },
 }
 
 /// A module's matrix `[rows, cols]` (for a linear layer `[out, in]`).

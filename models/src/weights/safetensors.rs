@@ -6,8 +6,8 @@
 use super::{AffineRows, Described, Float, Form, Source};
 use crate::config::Quant;
 use crate::engine::EngineError;
-use safetensors::tensor::{Metadata, TensorInfo};
 use safetensors::Dtype;
+use safetensors::tensor::{Metadata, TensorInfo};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
@@ -130,7 +130,11 @@ impl SafetensorsFolder {
         }
         let (bias, bias_float) = self.float(path, "biases")?;
         if bias.shape != place.shape || bias_float != float {
-            return Err(self.bad(path, "biases", &format!("has shape {:?} of {bias_float:?}: like scales, {:?} of {float:?} is needed", bias.shape, place.shape)));
+            return Err(self.bad(
+                path,
+                "biases",
+                &format!("has shape {:?} of {bias_float:?}: like scales, {:?} of {float:?} is needed", bias.shape, place.shape),
+            ));
         }
         Ok(Described { rows, cols, form: Form::Affine { bits: bits.bits, group: bits.group, float } })
     }

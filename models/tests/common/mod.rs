@@ -82,7 +82,13 @@ impl Runner {
         self.steps += 1;
         let row = |(r, ids): (&Row, &Vec<u32>)| {
             let blocks = (r.done + ids.len() as u32).div_ceil(BLOCK_TOKENS);
-            StepRow { seq: SeqId(r.seq), input: Input::Tokens(ids.clone()), start: r.done, table: (1..=blocks).map(|b| BlockId(r.base + b)).collect(), draw: None }
+            StepRow {
+                seq: SeqId(r.seq),
+                input: Input::Tokens(ids.clone()),
+                start: r.done,
+                table: (1..=blocks).map(|b| BlockId(r.base + b)).collect(),
+                draw: None,
+            }
         };
         let step = Step { id: StepId(self.steps), copies: Vec::new(), rows: rows.iter().zip(inputs).map(row).collect() };
         let passed = self.model.pass(&step, None).unwrap();
