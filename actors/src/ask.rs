@@ -50,10 +50,20 @@ impl Default for Params {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// Accepted: it will be answered. Nothing before this but `Failed`.
-    Began { prompt_tokens: u32, seed: u64 },
+    Began {
+        prompt_tokens: u32,
+        seed: u64,
+    },
     /// Text that is final: no half character, nothing that may still become a stop string. `tokens` of the answer stand behind it.
-    Text { text: String, tokens: u32 },
-    Done { finish: Finish, usage: Usage, timings: Timings },
+    Text {
+        text: String,
+        tokens: u32,
+    },
+    Done {
+        finish: Finish,
+        usage: Usage,
+        timings: Timings,
+    },
     Failed(Failure),
 }
 

@@ -29,16 +29,13 @@ pub fn parse(text: &str) -> Result<BudgetSpec, String> {
     if trimmed.eq_ignore_ascii_case("auto") {
         return Ok(BudgetSpec::Auto);
     }
-    let digits_end = trimmed
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(trimmed.len());
+    let digits_end = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(digits_end);
     let unit = unit.trim().to_ascii_lowercase();
     let Some(&(_, scale)) = UNITS.iter().find(|(name, _)| *name == unit) else {
         return Err(format!("budget {text:?}: unknown unit {unit:?}; {ALLOWED}"));
     };
-    let bytes =
-        scaled(number, scale).map_err(|why| format!("budget {text:?}: {why}; {ALLOWED}"))?;
+    let bytes = scaled(number, scale).map_err(|why| format!("budget {text:?}: {why}; {ALLOWED}"))?;
     if bytes == 0 {
         return Err(format!("budget {text:?} is no bytes at all; {ALLOWED}"));
     }
@@ -61,15 +58,8 @@ fn scaled(number: &str, scale: u64) -> Result<u64, &'static str> {
     }
     let whole: u128 = whole.parse().map_err(|_| "too large")?;
     let tenths = 10u128.pow(fraction.len() as u32);
-    let part: u128 = if fraction.is_empty() {
-        0
-    } else {
-        fraction.parse().map_err(|_| "not a number")?
-    };
-    let bytes = whole
-        .checked_mul(u128::from(scale))
-        .and_then(|b| b.checked_add(part * u128::from(scale) / tenths))
-        .ok_or("too large")?;
+    let part: u128 = if fraction.is_empty() { 0 } else { fraction.parse().map_err(|_| "not a number")? };
+    let bytes = whole.checked_mul(u128::from(scale)).and_then(|b| b.checked_add(part * u128::from(scale) / tenths)).ok_or("too large")?;
     u64::try_from(bytes).map_err(|_| "too large")
 }
 
@@ -118,10 +108,7 @@ mod tests {
         ];
         for (text, part) in rows {
             let error = parse(text).unwrap_err();
-            assert!(
-                error.contains(part) && error.contains("GiB"),
-                "{text:?}: {error}"
-            );
+            assert!(error.contains(part) && error.contains("GiB"), "{text:?}: {error}");
         }
     }
 }

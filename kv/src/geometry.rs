@@ -27,11 +27,7 @@ impl Layer {
     pub fn token_bytes(&self) -> u64 {
         match self.span {
             Span::SharedWith(_) => 0,
-            Span::Full | Span::Window(_) => {
-                2 * u64::from(self.kv_heads)
-                    * u64::from(self.head_dim)
-                    * u64::from(self.element_bytes)
-            }
+            Span::Full | Span::Window(_) => 2 * u64::from(self.kv_heads) * u64::from(self.head_dim) * u64::from(self.element_bytes),
         }
     }
 }
@@ -52,15 +48,10 @@ impl Geometry {
             };
             let owns = layers.get(donor).is_some_and(|d| d.token_bytes() > 0);
             if !owns {
-                return Err(format!(
-                    "layer {index} shares K and V with layer {donor}, which has none"
-                ));
+                return Err(format!("layer {index} shares K and V with layer {donor}, which has none"));
             }
         }
-        let geometry = Geometry {
-            layers,
-            block_tokens,
-        };
+        let geometry = Geometry { layers, block_tokens };
         if geometry.block_bytes() == 0 {
             return Err("no layer has K and V: a block would be no bytes".into());
         }
@@ -97,12 +88,7 @@ mod tests {
     use super::*;
 
     fn layer(span: Span) -> Layer {
-        Layer {
-            span,
-            kv_heads: 8,
-            head_dim: 128,
-            element_bytes: 2,
-        }
+        Layer { span, kv_heads: 8, head_dim: 128, element_bytes: 2 }
     }
 
     #[test]
@@ -111,13 +97,7 @@ mod tests {
         let llama = Geometry::new(vec![layer(Span::Full); 32], 32).unwrap();
         assert_eq!(llama.token_bytes(), 128 << 10);
         assert_eq!(llama.block_bytes(), 4 << 20);
-        let rows: &[(u64, u32)] = &[
-            (0, 0),
-            ((4 << 20) - 1, 0),
-            (4 << 20, 0),
-            (8 << 20, 1),
-            (1 << 30, 255),
-        ];
+        let rows: &[(u64, u32)] = &[(0, 0), ((4 << 20) - 1, 0), (4 << 20, 0), (8 << 20, 1), (1 << 30, 255)];
         for (budget, blocks) in rows {
             assert_eq!(llama.blocks(*budget), *blocks, "{budget}");
         }
@@ -125,24 +105,14 @@ mod tests {
 
     #[test]
     fn windows_are_billed_and_sharers_are_not() {
-        let mixed = [
-            Span::Full,
-            Span::Window(512),
-            Span::SharedWith(0),
-            Span::SharedWith(1),
-        ];
+        let mixed = [Span::Full, Span::Window(512), Span::SharedWith(0), Span::SharedWith(1)];
         let geometry = Geometry::new(mixed.map(layer).to_vec(), 32).unwrap();
         assert_eq!(geometry.token_bytes(), 2 * layer(Span::Full).token_bytes());
     }
 
     #[test]
     fn refuses_a_sharer_without_donor() {
-        let rows: &[&[Span]] = &[
-            &[Span::SharedWith(0)],
-            &[Span::Full, Span::SharedWith(7)],
-            &[Span::Full, Span::SharedWith(2), Span::SharedWith(0)],
-            &[],
-        ];
+        let rows: &[&[Span]] = &[&[Span::SharedWith(0)], &[Span::Full, Span::SharedWith(7)], &[Span::Full, Span::SharedWith(2), Span::SharedWith(0)], &[]];
         for spans in rows {
             let layers = spans.iter().map(|s| layer(*s)).collect();
             assert!(Geometry::new(layers, 32).is_err(), "{spans:?}");

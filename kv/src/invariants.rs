@@ -55,39 +55,19 @@ pub struct Violation {
 
 impl Violation {
     pub fn new(invariant: Invariant, detail: impl Into<String>) -> Violation {
-        Violation {
-            invariant,
-            detail: detail.into(),
-        }
+        Violation { invariant, detail: detail.into() }
     }
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}: {} ({})",
-            self.invariant.id(),
-            self.invariant.text(),
-            self.detail
-        )
+        write!(f, "{}: {} ({})", self.invariant.id(), self.invariant.text(), self.detail)
     }
 }
 
 impl std::error::Error for Violation {}
 
 /// `Ok` if `holds`; otherwise the violation, its detail written only then.
-pub fn ensure(
-    invariant: Invariant,
-    holds: bool,
-    detail: impl FnOnce() -> String,
-) -> Result<(), Violation> {
-    if holds {
-        Ok(())
-    } else {
-        Err(Violation {
-            invariant,
-            detail: detail(),
-        })
-    }
+pub fn ensure(invariant: Invariant, holds: bool, detail: impl FnOnce() -> String) -> Result<(), Violation> {
+    if holds { Ok(()) } else { Err(Violation { invariant, detail: detail() }) }
 }

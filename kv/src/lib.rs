@@ -23,7 +23,4 @@ pub use geometry::{Geometry, Layer, Span};
 pub use invariants::{Invariant, Violation};
 pub use pool::{Pool, PoolConfig};
 pub use settle::{Grant, Ledger, Settled, Want, Wants};
-pub use step::{
-    BLOCK_TOKENS, BlockId, Draw, Input, RowFault, RowResult, Sampling, SeqId, Step, StepDone,
-    StepId, StepRow,
-};
+pub use step::{BLOCK_TOKENS, BlockId, Draw, Input, RowFault, RowResult, Sampling, SeqId, Step, StepDone, StepId, StepRow};

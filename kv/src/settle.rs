@@ -15,12 +15,7 @@ pub enum Want {
     /// A new row: share the longest cached prefix of `prompt` (never all of it) and reserve room for `chunk` more tokens, or for
     /// all if fewer. Granted only if the whole prompt would fit now with `spare` blocks left over, so that rows which run already
     /// can grow without preempting this one at once.
-    Admit {
-        seq: SeqId,
-        prompt: Arc<[u32]>,
-        chunk: u32,
-        spare: u32,
-    },
+    Admit { seq: SeqId, prompt: Arc<[u32]>, chunk: u32, spare: u32 },
     /// What was sealed for `seq` is not to be reused (its numbers went bad): its blocks leave the prefix index.
     Forget { seq: SeqId },
     /// Steps up to this one are done: what was held for them is free.
@@ -42,16 +37,9 @@ pub enum Grant {
     /// Done; nothing to tell.
     Noted,
     /// Blocks to append to the row's table, and copies to make first.
-    Grown {
-        new: Vec<BlockId>,
-        copies: Vec<(BlockId, BlockId)>,
-    },
+    Grown { new: Vec<BlockId>, copies: Vec<(BlockId, BlockId)> },
     /// The row's table; its first `cached` tokens are there already.
-    Admitted {
-        cached: u32,
-        table: Vec<BlockId>,
-        copies: Vec<(BlockId, BlockId)>,
-    },
+    Admitted { cached: u32, table: Vec<BlockId>, copies: Vec<(BlockId, BlockId)> },
 }
 
 /// Grants for the first `grants.len()` wants; the next one, if any, fell short and nothing after it was looked at.

@@ -8,7 +8,10 @@ macro_rules! label {
         pub enum $name { $($(#[$vdoc])* $variant),+ }
 
         impl $name {
-            pub(crate) const ALL: &'static [$name] = &[$($name::$variant),+];
+            /// All values, in the order of the variants: `values()[v as usize]` is `v.as_str()`.
+            pub(crate) fn values() -> Vec<&'static str> {
+                vec![$($value),+]
+            }
 
             /// The label's value.
             pub fn as_str(self) -> &'static str {

@@ -9,14 +9,20 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod buckets;
+mod collector;
 mod labels;
+mod maker;
 mod record;
 mod registry;
+mod series;
 pub mod traces;
 
 pub use labels::{DisconnectPhase, FinishReason, Invariant, Refusal, StepPhase};
 pub use record::{KvBytes, MlxMemory, RequestDone, StepShape};
 pub use registry::Metrics;
+
+/// The content type of [`Metrics::text`].
+pub const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
 
 #[cfg(test)]
 mod page_tests;

@@ -56,19 +56,19 @@ pub struct RequestDone {
 impl Metrics {
     /// Rows in the batch and in the queue, now.
     pub fn set_rows(&self, running: usize, waiting: usize) {
-        self.rows_running.set(running as i64);
-        self.rows_waiting.set(waiting as i64);
+        self.service.running.set(running as i64);
+        self.service.waiting.set(waiting as i64);
     }
 
     /// The pool by holder, and the budget that it is cut from. Usage is the rows' share: a cached prefix can be evicted at any time.
     pub fn set_kv(&self, bytes: KvBytes, budget_bytes: u64) {
-        self.kv_rows.set(bytes.rows as i64);
-        self.kv_prefix.set(bytes.prefix as i64);
-        self.kv_scratch.set(bytes.scratch as i64);
-        self.kv_free.set(bytes.free as i64);
-        self.kv_budget.set(budget_bytes as i64);
+        self.memory.rows.set(bytes.rows as i64);
+        self.memory.prefix.set(bytes.prefix as i64);
+        self.memory.scratch.set(bytes.scratch as i64);
+        self.memory.free.set(bytes.free as i64);
+        self.memory.budget.set(budget_bytes as i64);
         let total = bytes.rows + bytes.prefix + bytes.free;
-        self.kv_usage.set(if total == 0 {
+        self.memory.usage.set(if total == 0 {
             0.0
         } else {
             bytes.rows as f64 / total as f64
@@ -76,15 +76,16 @@ impl Metrics {
     }
 
     pub fn set_mlx_memory(&self, memory: MlxMemory) {
-        self.mlx_active.set(memory.active as i64);
-        self.mlx_cache.set(memory.cache as i64);
-        self.mlx_peak.set(memory.peak as i64);
+        self.memory.mlx_active.set(memory.active as i64);
+        self.memory.mlx_cache.set(memory.cache as i64);
+        self.memory.mlx_peak.set(memory.peak as i64);
     }
 
     /// The pool's shape: tokens a block holds, blocks in the pool, dtype of K and V. Replaces what was said before.
     pub fn set_cache_config(&self, block_tokens: u32, blocks: u32, dtype: &str) {
-        self.cache_config.reset();
-        self.cache_config
+        self.memory.cache_config.reset();
+        self.memory
+            .cache_config
             .with_label_values(&[
                 block_tokens.to_string().as_str(),
                 blocks.to_string().as_str(),
@@ -95,98 +96,103 @@ impl Metrics {
 
     /// What is loaded. Replaces what was said before.
     pub fn set_loaded(&self, model: &str, dtype: &str, tier: &str, device: &str) {
-        self.loaded.reset();
-        self.loaded
+        self.service.loaded.reset();
+        self.service
+            .loaded
             .with_label_values(&[model, dtype, tier, device])
             .set(1.0);
     }
 
     /// A step was launched.
     pub fn step(&self, shape: StepShape) {
-        self.batch_rows.observe(f64::from(shape.rows));
-        self.step_prefill_tokens
-            .observe(f64::from(shape.prefill_tokens));
-        self.step_decode_tokens
-            .observe(f64::from(shape.decode_tokens));
-        self.iteration_tokens
+        self.steps.batch_rows.observe(f64::from(shape.rows));
+        self.steps.tokens[0].observe(f64::from(shape.prefill_tokens));
+        self.steps.tokens[1].observe(f64::from(shape.decode_tokens));
+        self.steps
+            .iteration_tokens
             .observe(f64::from(shape.prefill_tokens) + f64::from(shape.decode_tokens));
     }
 
     /// One part of a step took this long.
     pub fn step_phase(&self, phase: StepPhase, took: Duration) {
-        self.step_seconds[phase as usize].observe(took.as_secs_f64());
+        self.steps.seconds[phase as usize].observe(took.as_secs_f64());
     }
 
     /// A request was admitted for the first time: the tokens of its prompt, and how many a cached prefix had. Never for a retry or
     /// a resumption, which would count one prompt many times.
     pub fn prefix_lookup(&self, prompt_tokens: u32, cached_tokens: u32) {
-        self.prefix_queries.inc_by(u64::from(prompt_tokens));
-        self.prefix_hits.inc_by(u64::from(cached_tokens));
+        self.memory.prefix_queries.inc_by(u64::from(prompt_tokens));
+        self.memory.prefix_hits.inc_by(u64::from(cached_tokens));
     }
 
     /// A row's prompt is computed: all its tokens, and how many of them a cached prefix spared.
     pub fn prefilled(&self, prompt_tokens: u32, cached_tokens: u32) {
-        self.prompt_tokens.inc_by(u64::from(prompt_tokens));
-        self.prompt_tokens_cached.inc_by(u64::from(cached_tokens));
+        self.requests.prompt_tokens.inc_by(u64::from(prompt_tokens));
+        self.requests
+            .prompt_tokens_cached
+            .inc_by(u64::from(cached_tokens));
     }
 
     /// A row's first token, this long after the request arrived.
     pub fn first_token(&self, since_arrival: Duration) {
-        self.generation_tokens.inc();
-        self.first_token.observe(since_arrival.as_secs_f64());
+        self.requests.generation_tokens.inc();
+        self.times.first_token.observe(since_arrival.as_secs_f64());
     }
 
     /// A later token of a row, this long after the one before.
     pub fn next_token(&self, since_last: Duration) {
-        self.generation_tokens.inc();
-        self.inter_token.observe(since_last.as_secs_f64());
+        self.requests.generation_tokens.inc();
+        self.times.inter_token.observe(since_last.as_secs_f64());
     }
 
     pub fn preempted(&self) {
-        self.preemptions.inc();
+        self.service.preemptions.inc();
     }
 
     /// A request ended. Call it once a request.
     pub fn finished(&self, done: &RequestDone) {
-        self.request_success[done.reason as usize].inc();
-        self.e2e.observe(done.e2e.as_secs_f64());
-        self.queue.observe(done.queue.as_secs_f64());
+        self.requests.ended[done.reason as usize].inc();
+        self.times.e2e.observe(done.e2e.as_secs_f64());
+        self.times.queue.observe(done.queue.as_secs_f64());
         if let Some(prefill) = done.prefill {
-            self.prefill.observe(prefill.as_secs_f64());
-            self.inference
+            self.times.prefill.observe(prefill.as_secs_f64());
+            self.times
+                .inference
                 .observe((prefill + done.decode.unwrap_or_default()).as_secs_f64());
         }
         if let Some(decode) = done.decode {
-            self.decode.observe(decode.as_secs_f64());
+            self.times.decode.observe(decode.as_secs_f64());
             // One token has no time between tokens.
             if done.longest_answer_tokens > 1 {
-                self.per_output_token
+                self.times
+                    .per_output_token
                     .observe(decode.as_secs_f64() / f64::from(done.longest_answer_tokens - 1));
             }
         }
-        self.request_prompt_tokens
-            .observe(f64::from(done.prompt_tokens));
-        self.request_generation_tokens
+        self.requests.prompt.observe(f64::from(done.prompt_tokens));
+        self.requests
+            .generation
             .observe(f64::from(done.generation_tokens));
-        self.max_num_generation_tokens
+        self.requests
+            .longest_answer
             .observe(f64::from(done.longest_answer_tokens));
-        self.params_n.observe(f64::from(done.n));
+        self.requests.n.observe(f64::from(done.n));
         if let Some(max_tokens) = done.max_tokens {
-            self.params_max_tokens.observe(f64::from(max_tokens));
+            self.requests.max_tokens.observe(f64::from(max_tokens));
         }
     }
 
     /// A request was refused before it became a row.
     pub fn refused(&self, reason: Refusal) {
-        self.refused[reason as usize].inc();
+        self.service.refused[reason as usize].inc();
     }
 
     /// A client left while its row was in this phase.
     pub fn disconnected(&self, phase: DisconnectPhase) {
-        self.disconnects[phase as usize].inc();
+        self.service.disconnects[phase as usize].inc();
     }
 
     pub fn invariant_violated(&self, id: Invariant) {
-        self.violations[id as usize].inc();
+        self.service.violations[id as usize].inc();
     }
 }

@@ -3,13 +3,27 @@
 //! This crate may never know actors or HTTP.
 //!
 //! - [`engine`]: what runs steps. [`worker`]: the loop on the thread that owns it.
-//! - [`synthetic`]: an engine without weights, for tests and simulations.
-//! - [`text`]: everything between text and ids. [`gguf`]: the container that brings both weights and tokenizer.
+//! - [`mlx_engine`]: the engine that serves. [`synthetic`]: an engine without weights, for tests and simulations.
+//! - [`model`]: one packed pass. [`packing`]: a step laid out. [`families`]: the equations. [`attend`]: the pool, and rows.
+//!   [`rope`], [`sample`]: positions, and drawing tokens.
+//! - [`config`], [`weights`], [`gguf`]: what is on disk. [`text`]: everything between text and ids.
+//! - [`check`]: a model held against the oracle's recordings.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod attend;
+pub mod check;
+pub mod config;
 pub mod engine;
+pub mod families;
 pub mod gguf;
+pub mod mlx;
+pub mod mlx_engine;
+pub mod model;
+pub mod packing;
+pub mod rope;
+pub mod sample;
 pub mod synthetic;
 pub mod text;
+pub mod weights;
 pub mod worker;

@@ -18,21 +18,13 @@ pub enum Turn {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// First admission. `cached` prompt tokens need not be computed; `wait_us` is the time since submit.
-    Admitted {
-        seq: SeqId,
-        cached: u32,
-        wait_us: u64,
-    },
+    Admitted { seq: SeqId, cached: u32, wait_us: u64 },
     /// A generated token, `index` from 0. Never a stop token that ends the row.
     Token { seq: SeqId, token: u32, index: u32 },
     /// The row made room for older ones; it will resume by itself.
     Preempted { seq: SeqId },
     /// Admitted again after preemption or loss of the model: `recomputed` tokens are computed anew, `cached` are not.
-    Resumed {
-        seq: SeqId,
-        cached: u32,
-        recomputed: u32,
-    },
+    Resumed { seq: SeqId, cached: u32, recomputed: u32 },
     /// The last event of a row that was not cancelled; exactly one (S2).
     Finished {
         seq: SeqId,
@@ -47,11 +39,9 @@ impl Event {
     /// The row that it is about.
     pub fn seq(&self) -> SeqId {
         match self {
-            Event::Admitted { seq, .. }
-            | Event::Token { seq, .. }
-            | Event::Preempted { seq }
-            | Event::Resumed { seq, .. }
-            | Event::Finished { seq, .. } => *seq,
+            Event::Admitted { seq, .. } | Event::Token { seq, .. } | Event::Preempted { seq } | Event::Resumed { seq, .. } | Event::Finished { seq, .. } => {
+                *seq
+            }
         }
     }
 }

@@ -47,20 +47,8 @@ pub(crate) struct Blocks {
 
 impl Blocks {
     pub(crate) fn new(blocks: u32) -> Blocks {
-        let none = Meta {
-            refs: 0,
-            home: Home::Rows,
-            prev: 0,
-            next: 0,
-            held_until: StepId(0),
-        };
-        let mut this = Blocks {
-            meta: vec![none; blocks as usize + 1],
-            free: List::default(),
-            cached: List::default(),
-            held: List::default(),
-            done: StepId(0),
-        };
+        let none = Meta { refs: 0, home: Home::Rows, prev: 0, next: 0, held_until: StepId(0) };
+        let mut this = Blocks { meta: vec![none; blocks as usize + 1], free: List::default(), cached: List::default(), held: List::default(), done: StepId(0) };
         for block in 1..=blocks {
             this.push_back(block, Home::Free);
         }
@@ -167,11 +155,7 @@ impl Blocks {
 
     /// The blocks of a list, first to last.
     pub(crate) fn walk(&self, home: Home) -> impl Iterator<Item = BlockId> {
-        let mut at = if home == Home::Rows {
-            0
-        } else {
-            self.list(home).head
-        };
+        let mut at = if home == Home::Rows { 0 } else { self.list(home).head };
         std::iter::from_fn(move || {
             let block = BlockId(at);
             (at != 0).then(|| {
@@ -226,9 +210,7 @@ impl Blocks {
     }
 
     fn unlink(&mut self, block: u32) {
-        let Meta {
-            prev, next, home, ..
-        } = self.meta[block as usize];
+        let Meta { prev, next, home, .. } = self.meta[block as usize];
         let list = self.list_mut(home);
         list.len -= 1;
         if prev == 0 {

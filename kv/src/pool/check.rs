@@ -34,31 +34,19 @@ impl Pool {
     fn check_lists(&self) -> Result<(), Violation> {
         let mut listed = 0;
         for home in LISTS {
-            let walked = self
-                .blocks
-                .walk(home)
-                .take(self.blocks.total() as usize + 1);
+            let walked = self.blocks.walk(home).take(self.blocks.total() as usize + 1);
             let mut count = 0;
             for block in walked {
                 count += 1;
-                ensure(K2, self.blocks.home(block) == home, || {
-                    format!("{block:?} in {home:?}")
-                })?;
+                ensure(K2, self.blocks.home(block) == home, || format!("{block:?} in {home:?}"))?;
                 ensure(K6, block.0 != 0, || "block 0 is listed".into())?;
             }
             let len = self.blocks.len(home);
-            ensure(K1, count == len, || {
-                format!("{home:?}: {count} walked, {len} counted")
-            })?;
+            ensure(K1, count == len, || format!("{home:?}: {count} walked, {len} counted"))?;
             listed += count;
         }
-        let rows = self
-            .all()
-            .filter(|&b| self.blocks.home(b) == Home::Rows)
-            .count() as u32;
-        ensure(K1, listed + rows == self.blocks.total(), || {
-            format!("{listed} listed, {rows} used")
-        })
+        let rows = self.all().filter(|&b| self.blocks.home(b) == Home::Rows).count() as u32;
+        ensure(K1, listed + rows == self.blocks.total(), || format!("{listed} listed, {rows} used"))
     }
 
     fn check_references(&self) -> Result<(), Violation> {
@@ -71,13 +59,9 @@ impl Pool {
         ensure(K6, counted[0] == 0, || "block 0 is in a table".into())?;
         for block in self.all() {
             let (refs, count) = (self.blocks.refs(block), counted[block.0 as usize]);
-            ensure(K3, refs == count, || {
-                format!("{block:?}: {refs} references, {count} counted")
-            })?;
+            ensure(K3, refs == count, || format!("{block:?}: {refs} references, {count} counted"))?;
             let home = self.blocks.home(block);
-            ensure(K2, (refs == 0) == (home != Home::Rows), || {
-                format!("{block:?}: {refs} in {home:?}")
-            })?;
+            ensure(K2, (refs == 0) == (home != Home::Rows), || format!("{block:?}: {refs} in {home:?}"))?;
         }
         Ok(())
     }
@@ -86,24 +70,15 @@ impl Pool {
         for block in self.all() {
             let indexed = self.index.contains(block);
             if indexed {
-                let found = self
-                    .index
-                    .find(self.index.parent(block), self.index.tokens(block));
-                ensure(K4, found == Some(block), || {
-                    format!("{block:?} found as {found:?}")
-                })?;
+                let found = self.index.find(self.index.parent(block), self.index.tokens(block));
+                ensure(K4, found == Some(block), || format!("{block:?} found as {found:?}"))?;
             }
             let fits = match self.blocks.home(block) {
                 Home::Free => !indexed,
                 Home::Cached => indexed,
                 Home::Rows | Home::Held => true,
             };
-            ensure(K4, fits, || {
-                format!(
-                    "{block:?}: indexed {indexed}, {:?}",
-                    self.blocks.home(block)
-                )
-            })?;
+            ensure(K4, fits, || format!("{block:?}: indexed {indexed}, {:?}", self.blocks.home(block)))?;
         }
         Ok(())
     }
@@ -111,21 +86,12 @@ impl Pool {
     fn check_tables(&self) -> Result<(), Violation> {
         for (seq, row) in &self.rows {
             let need = self.blocks_for(row.granted) as usize;
-            ensure(K5, row.table.len() == need, || {
-                format!(
-                    "{seq:?}: {} blocks for {} tokens",
-                    row.table.len(),
-                    row.granted
-                )
-            })?;
-            ensure(K5, row.sealed <= row.granted, || {
-                format!("{seq:?}: sealed {}", row.sealed)
-            })?;
+            ensure(K5, row.table.len() == need, || format!("{seq:?}: {} blocks for {} tokens", row.table.len(), row.granted))?;
+            let room = row.table.len() as u32 * self.config.block_tokens;
+            ensure(K5, row.sealed <= room, || format!("{seq:?}: {} sealed", row.sealed))?;
             for &block in &row.table[(row.sealed / self.config.block_tokens) as usize..] {
                 let own = self.blocks.refs(block) == 1 && !self.index.contains(block);
-                ensure(K4, own, || {
-                    format!("{seq:?} will write {block:?}, which others may read")
-                })?;
+                ensure(K4, own, || format!("{seq:?} will write {block:?}, which others may read"))?;
             }
         }
         Ok(())

@@ -106,11 +106,7 @@ impl Index {
     }
 
     pub(crate) fn remove(&mut self, block: BlockId) {
-        let Entry {
-            serial,
-            parent,
-            next,
-        } = self.entries[block.0 as usize];
+        let Entry { serial, parent, next } = self.entries[block.0 as usize];
         if serial == 0 {
             return;
         }
@@ -131,11 +127,7 @@ impl Index {
     fn link(&mut self, block: BlockId, serial: Serial, parent: Serial) {
         let bucket = self.bucket(parent, self.tokens(block));
         let next = std::mem::replace(&mut self.buckets[bucket], block.0);
-        self.entries[block.0 as usize] = Entry {
-            serial,
-            parent,
-            next,
-        };
+        self.entries[block.0 as usize] = Entry { serial, parent, next };
     }
 
     /// A multiply-and-fold hash over the tokens, seeded by the parent: spread matters here, secrecy does not.

@@ -38,7 +38,7 @@ pub struct Pool {
 #[derive(Debug)]
 struct Row {
     table: Vec<BlockId>,
-    /// Tokens that the table was granted for.
+    /// Tokens that the table was granted for; there may be room for more in its last block.
     granted: u32,
     /// Positions `0 .. sealed` are computed, and their tokens known to the index.
     sealed: u32,
@@ -51,13 +51,7 @@ struct Row {
 impl Pool {
     pub fn new(config: PoolConfig) -> Pool {
         assert!(config.block_tokens > 0, "a block holds at least one token");
-        Pool {
-            blocks: Blocks::new(config.blocks),
-            index: Index::new(config.blocks, config.block_tokens),
-            rows: BTreeMap::new(),
-            matched: Vec::new(),
-            config,
-        }
+        Pool { blocks: Blocks::new(config.blocks), index: Index::new(config.blocks, config.block_tokens), rows: BTreeMap::new(), matched: Vec::new(), config }
     }
 
     pub fn config(&self) -> &PoolConfig {
@@ -76,11 +70,7 @@ impl Pool {
             }
         }
         debug_assert_eq!(self.check_counts(), Ok(()));
-        Settled {
-            turn: wants.turn,
-            grants,
-            ledger: self.ledger(),
-        }
+        Settled { turn: wants.turn, grants, ledger: self.ledger() }
     }
 
     pub fn ledger(&self) -> Ledger {
@@ -100,17 +90,11 @@ impl Pool {
             Want::Seal { seq, tokens } => self.seal(*seq, tokens),
             Want::Forget { seq } => self.forget(*seq),
             Want::Done { step } => {
-                self.blocks
-                    .step_done(*step, |block| self.index.contains(block));
+                self.blocks.step_done(*step, |block| self.index.contains(block));
             }
             Want::Void => self.void(),
             Want::Grow { seq, tokens } => return self.grow(*seq, *tokens),
-            Want::Admit {
-                seq,
-                prompt,
-                chunk,
-                spare,
-            } => {
+            Want::Admit { seq, prompt, chunk, spare } => {
                 return self.admit(*seq, prompt, *chunk, *spare);
             }
         }
@@ -130,10 +114,7 @@ impl Pool {
         let row = self.rows.get_mut(&seq)?;
         row.table.extend_from_slice(&new);
         row.granted = row.granted.max(tokens);
-        Some(Grant::Grown {
-            new,
-            copies: Vec::new(),
-        })
+        Some(Grant::Grown { new, copies: Vec::new() })
     }
 
     fn release(&mut self, seq: SeqId, after: Option<StepId>) {
@@ -143,8 +124,7 @@ impl Pool {
         self.unpin(row.pinned, after);
         // Tails first: a chain is evicted from its end, so that what is left of it can still be reached.
         for &block in row.table.iter().rev() {
-            self.blocks
-                .drop_ref(block, after, self.index.contains(block));
+            self.blocks.drop_ref(block, after, self.index.contains(block));
         }
     }
 
@@ -157,10 +137,8 @@ impl Pool {
         };
         let size = self.config.block_tokens;
         for &token in tokens {
-            assert!(
-                row.sealed < row.granted,
-                "{seq:?} seals tokens that it has no room for"
-            );
+            let room = row.table.len() as u32 * size;
+            assert!(row.sealed < room, "{seq:?} seals tokens that it has no room for");
             let block = row.table[(row.sealed / size) as usize];
             self.index.write(block, (row.sealed % size) as usize, token);
             row.sealed += 1;
@@ -187,8 +165,7 @@ impl Pool {
 
     fn unpin(&mut self, pinned: Option<BlockId>, after: Option<StepId>) {
         if let Some(block) = pinned {
-            self.blocks
-                .drop_ref(block, after, self.index.contains(block));
+            self.blocks.drop_ref(block, after, self.index.contains(block));
         }
     }
 
@@ -197,10 +174,7 @@ impl Pool {
         if let Some(block) = self.blocks.take_free() {
             return block;
         }
-        let block = self
-            .blocks
-            .take_cached()
-            .expect("the caller counted the available blocks");
+        let block = self.blocks.take_cached().expect("the caller counted the available blocks");
         self.index.remove(block);
         block
     }

@@ -73,10 +73,7 @@ fn times(scale: f16, by: f32) -> f16 {
 /// ggml keeps elements 0..16 in the low nibbles of its 16 bytes and 16..32 in the high ones; MLX wants them in order.
 fn nibbles(block: &[u8], words: &mut Vec<u32>) {
     for (half, shift) in [(&block[..8], 0), (&block[8..], 0), (&block[..8], 4), (&block[8..], 4)] {
-        let word = half
-            .iter()
-            .enumerate()
-            .fold(0u32, |w, (i, b)| w | u32::from((b >> shift) & 15) << (4 * i));
+        let word = half.iter().enumerate().fold(0u32, |w, (i, b)| w | u32::from((b >> shift) & 15) << (4 * i));
         words.push(word);
     }
 }
@@ -106,10 +103,7 @@ mod tests {
     }
 
     fn block(head: &[f32], body: impl Iterator<Item = u8>) -> Vec<u8> {
-        let mut b: Vec<u8> = head
-            .iter()
-            .flat_map(|&x| f16::from_f32(x).to_le_bytes())
-            .collect();
+        let mut b: Vec<u8> = head.iter().flat_map(|&x| f16::from_f32(x).to_le_bytes()).collect();
         b.extend(body);
         b
     }

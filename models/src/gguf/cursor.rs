@@ -17,12 +17,7 @@ pub(super) struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     pub(super) fn new(file: &'a std::fs::File, size: u64, path: &'a Path) -> Self {
-        Self {
-            input: BufReader::with_capacity(1 << 18, file),
-            at: 0,
-            size,
-            path,
-        }
+        Self { input: BufReader::with_capacity(1 << 18, file), at: 0, size, path }
     }
 
     /// Bytes from the start of the file.
@@ -35,10 +30,7 @@ impl<'a> Cursor<'a> {
     }
 
     pub(super) fn invalid(&self, reason: String) -> GgufError {
-        GgufError::Invalid {
-            file: self.path.to_owned(),
-            reason,
-        }
+        GgufError::Invalid { file: self.path.to_owned(), reason }
     }
 
     pub(super) fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N], GgufError> {
@@ -85,18 +77,11 @@ impl<'a> Cursor<'a> {
             return Ok(());
         }
         let (at, left) = (self.at, self.left());
-        Err(self.invalid(format!(
-            "truncated at byte {at}: {what} needs {len} bytes, {left} are left"
-        )))
+        Err(self.invalid(format!("truncated at byte {at}: {what} needs {len} bytes, {left} are left")))
     }
 
     fn fill(&mut self, bytes: &mut [u8]) -> Result<(), GgufError> {
-        self.input
-            .read_exact(bytes)
-            .map_err(|source| GgufError::Io {
-                file: self.path.to_owned(),
-                source,
-            })?;
+        self.input.read_exact(bytes).map_err(|source| GgufError::Io { file: self.path.to_owned(), source })?;
         self.at += bytes.len() as u64;
         Ok(())
     }

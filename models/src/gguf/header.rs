@@ -28,7 +28,7 @@ pub(super) fn read(file: &std::fs::File, size: u64, path: &Path) -> Result<Heade
     }
     let version = c.u32("the version")?;
     if !(2..=3).contains(&version) {
-        let shown = if version.swap_bytes() <= 3 { "big endian".into() } else { version.to_string() };
+        let shown = if (2..=3).contains(&version.swap_bytes()) { "big endian".into() } else { version.to_string() };
         return Err(c.invalid(format!("GGUF version {shown}, must be 2 or 3, little endian")));
     }
     // Least sizes: an info has a name's length, a dimension count, a kind and an offset; a pair a length, a type, a byte.
@@ -99,11 +99,7 @@ fn read_array(c: &mut Cursor<'_>, kind: u32, key: &str) -> Result<Array, GgufErr
     })
 }
 
-fn numbers<T, const N: usize>(
-    c: &mut Cursor<'_>,
-    key: &str,
-    from: impl Fn([u8; N]) -> T,
-) -> Result<Vec<T>, GgufError> {
+fn numbers<T, const N: usize>(c: &mut Cursor<'_>, key: &str, from: impl Fn([u8; N]) -> T) -> Result<Vec<T>, GgufError> {
     let n = c.count(key, N as u64, ELEMENTS_MAX)?;
     let bytes = c.bytes(n * N, key)?;
     let (chunks, _) = bytes.as_chunks::<N>();
@@ -114,19 +110,11 @@ fn alignment(c: &Cursor<'_>, metadata: &HashMap<String, Value>) -> Result<u64, G
     match metadata.get("general.alignment") {
         None => Ok(32),
         Some(&Value::U32(a)) if a.is_power_of_two() && u64::from(a) <= ALIGNMENT_MAX => Ok(a.into()),
-        Some(v) => Err(c.invalid(format!(
-            "general.alignment: is {v:?}, must be a u32 power of two of at most {ALIGNMENT_MAX}"
-        ))),
+        Some(v) => Err(c.invalid(format!("general.alignment: is {v:?}, must be a u32 power of two of at most {ALIGNMENT_MAX}"))),
     }
 }
 
-fn read_tensors(
-    c: &mut Cursor<'_>,
-    count: usize,
-    alignment: u64,
-    size: u64,
-    path: &Path,
-) -> Result<Vec<TensorInfo>, GgufError> {
+fn read_tensors(c: &mut Cursor<'_>, count: usize, alignment: u64, size: u64, path: &Path) -> Result<Vec<TensorInfo>, GgufError> {
     let mut tensors = Vec::new();
     let mut names = HashSet::new();
     for i in 0..count {
@@ -145,10 +133,7 @@ fn read_tensors(
     for t in &mut tensors {
         let end = start.checked_add(t.offset).and_then(|o| o.checked_add(t.bytes));
         if end.is_none_or(|end| end > size) {
-            let reason = format!(
-                "truncated: its {} bytes start {} bytes into the data, and the file has {size} bytes in all",
-                t.bytes, t.offset
-            );
+            let reason = format!("truncated: its {} bytes start {} bytes into the data, and the file has {size} bytes in all", t.bytes, t.offset);
             return Err(tensor_error(path, &t.name, reason));
         }
         t.offset += start;
@@ -168,8 +153,7 @@ fn read_info(c: &mut Cursor<'_>, name: String, path: &Path) -> Result<TensorInfo
     }
     let number = c.u32(&name)?;
     let offset = c.u64(&name)?;
-    let kind = Kind::from_ggml(number)
-        .map_err(|k| tensor_error(path, &name, format!("kind {k}, must be {ALLOWED}")))?;
+    let kind = Kind::from_ggml(number).map_err(|k| tensor_error(path, &name, format!("kind {k}, must be {ALLOWED}")))?;
     if sizes.contains(&0) {
         return Err(tensor_error(path, &name, format!("axes {sizes:?}: none may be empty")));
     }

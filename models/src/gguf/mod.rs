@@ -25,27 +25,16 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum GgufError {
     #[error("{}: {source}", file.display())]
-    Io {
-        file: PathBuf,
-        source: std::io::Error,
-    },
+    Io { file: PathBuf, source: std::io::Error },
     /// The bytes are not what the format allows, or the file is shorter than its header says.
     #[error("{}: {reason}", file.display())]
     Invalid { file: PathBuf, reason: String },
     /// A metadata key is missing, or does not hold what the caller needs.
     #[error("{}: {key}: {reason}", file.display())]
-    Key {
-        file: PathBuf,
-        key: String,
-        reason: String,
-    },
+    Key { file: PathBuf, key: String, reason: String },
     /// A tensor is missing, of a kind that this program cannot read, or shorter than the rows asked for.
     #[error("{}: tensor {tensor}: {reason}", file.display())]
-    Tensor {
-        file: PathBuf,
-        tensor: String,
-        reason: String,
-    },
+    Tensor { file: PathBuf, tensor: String, reason: String },
     /// Blocks that do not unpack to an affine group.
     #[error("{kind}: {reason}")]
     Blocks { kind: Kind, reason: String },
@@ -65,27 +54,12 @@ pub struct File {
 impl File {
     /// Reads the header and checks it against the file's size; no tensor data is read.
     pub fn open(path: &Path) -> Result<Self, GgufError> {
-        let io = |source| GgufError::Io {
-            file: path.to_owned(),
-            source,
-        };
+        let io = |source| GgufError::Io { file: path.to_owned(), source };
         let file = std::fs::File::open(path).map_err(io)?;
         let size = file.metadata().map_err(io)?.len();
         let header = header::read(&file, size, path)?;
-        let by_name = header
-            .tensors
-            .iter()
-            .enumerate()
-            .map(|(i, t)| (t.name.clone(), i))
-            .collect();
-        Ok(Self {
-            path: path.to_owned(),
-            file,
-            version: header.version,
-            metadata: header.metadata,
-            tensors: header.tensors,
-            by_name,
-        })
+        let by_name = header.tensors.iter().enumerate().map(|(i, t)| (t.name.clone(), i)).collect();
+        Ok(Self { path: path.to_owned(), file, version: header.version, metadata: header.metadata, tensors: header.tensors, by_name })
     }
 
     pub fn path(&self) -> &Path {
@@ -109,18 +83,12 @@ impl File {
 
     /// The tensor of that name, or an error that names it.
     pub fn tensor(&self, name: &str) -> Result<&TensorInfo, GgufError> {
-        self.find(name)
-            .ok_or_else(|| self.tensor_error(name, "not in the file".into()))
+        self.find(name).ok_or_else(|| self.tensor_error(name, "not in the file".into()))
     }
 
     /// Reads rows of a tensor (all axes but the last count as rows; a vector is one row) into `buf`, which is
     /// resized to exactly `rows.len() * tensor.row_bytes()` bytes of the tensor's kind.
-    pub fn read_rows(
-        &self,
-        tensor: &TensorInfo,
-        rows: Range<usize>,
-        buf: &mut Vec<u8>,
-    ) -> Result<(), GgufError> {
+    pub fn read_rows(&self, tensor: &TensorInfo, rows: Range<usize>, buf: &mut Vec<u8>) -> Result<(), GgufError> {
         if rows.start > rows.end || rows.end > tensor.rows() {
             let reason = format!("rows {rows:?} asked for, it has {}", tensor.rows());
             return Err(self.tensor_error(&tensor.name, reason));
@@ -139,10 +107,6 @@ impl File {
     }
 
     fn tensor_error(&self, tensor: &str, reason: String) -> GgufError {
-        GgufError::Tensor {
-            file: self.path.clone(),
-            tensor: tensor.to_owned(),
-            reason,
-        }
+        GgufError::Tensor { file: self.path.clone(), tensor: tensor.to_owned(), reason }
     }
 }

@@ -111,9 +111,7 @@ impl TensorInfo {
 
     /// The product of all axes but the last: 1 for a vector.
     pub fn rows(&self) -> usize {
-        self.shape[..self.shape.len().saturating_sub(1)]
-            .iter()
-            .product()
+        self.shape[..self.shape.len().saturating_sub(1)].iter().product()
     }
 
     /// Bytes of one row; a row is a whole number of blocks.

@@ -67,27 +67,16 @@ fn errors_name_the_key_and_what_is_allowed() {
         assert_eq!(e.to_string(), format!("{}: {want}", path.display()));
     };
     check(f.u32("absent").unwrap_err(), "absent: not in the file");
-    check(
-        f.u64("negative").unwrap_err(),
-        "negative: is i32 -1, must be an integer of at least 0",
-    );
-    check(
-        f.str("tokens").unwrap_err(),
-        "tokens: is array of string, must be a string",
-    );
+    check(f.u64("negative").unwrap_err(), "negative: is i32 -1, must be an integer of at least 0");
+    check(f.str("tokens").unwrap_err(), "tokens: is array of string, must be a string");
     check(f.tensor("x").unwrap_err(), "tensor x: not in the file");
     let t = f.tensor("plain").unwrap();
-    check(
-        f.read_rows(t, 3..5, &mut Vec::new()).unwrap_err(),
-        "tensor plain: rows 3..5 asked for, it has 4",
-    );
+    check(f.read_rows(t, 3..5, &mut Vec::new()).unwrap_err(), "tensor plain: rows 3..5 asked for, it has 4");
 }
 
 #[test]
 fn tensors_that_cannot_be_used_are_named() {
-    let one = |axes: &[u64], kind, len| {
-        open(&Writer::default().tensor("w", axes, kind, &vec![0; len]).bytes()).unwrap_err()
-    };
+    let one = |axes: &[u64], kind, len| open(&Writer::default().tensor("w", axes, kind, &vec![0; len]).bytes()).unwrap_err();
     let allowed = "must be F32, F16, BF16, Q4_0, Q4_1 or Q8_0";
     for (error, want) in [
         (one(&[256], 12, 144), format!("tensor w: kind Q4_K, {allowed}")),

@@ -115,9 +115,7 @@ impl File {
     }
 
     pub fn u32_opt(&self, key: &str) -> Result<Option<u32>, GgufError> {
-        self.get(key, "an integer from 0 to 4294967295", |v| {
-            v.as_u64().and_then(|v| v.try_into().ok())
-        })
+        self.get(key, "an integer from 0 to 4294967295", |v| v.as_u64().and_then(|v| v.try_into().ok()))
     }
 
     pub fn u32(&self, key: &str) -> Result<u32, GgufError> {
@@ -185,28 +183,16 @@ impl File {
 
     /// An error about one metadata key of this file, for callers that check more than its type.
     pub fn key_error(&self, key: &str, reason: impl Into<String>) -> GgufError {
-        GgufError::Key {
-            file: self.path().to_owned(),
-            key: key.to_owned(),
-            reason: reason.into(),
-        }
+        GgufError::Key { file: self.path().to_owned(), key: key.to_owned(), reason: reason.into() }
     }
 
-    fn get<'a, T>(
-        &'a self,
-        key: &str,
-        allowed: &str,
-        take: impl FnOnce(&'a Value) -> Option<T>,
-    ) -> Result<Option<T>, GgufError> {
+    fn get<'a, T>(&'a self, key: &str, allowed: &str, take: impl FnOnce(&'a Value) -> Option<T>) -> Result<Option<T>, GgufError> {
         let Some(value) = self.value(key) else {
             return Ok(None);
         };
         match take(value) {
             Some(v) => Ok(Some(v)),
-            None => Err(self.key_error(
-                key,
-                format!("is {}, must be {allowed}", describe(value)),
-            )),
+            None => Err(self.key_error(key, format!("is {}, must be {allowed}", describe(value)))),
         }
     }
 

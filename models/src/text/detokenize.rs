@@ -12,10 +12,7 @@ pub struct Detokenizer {
 
 impl Detokenizer {
     pub(super) fn new(text: Arc<Text>) -> Self {
-        Self {
-            text,
-            stream: Stream::default(),
-        }
+        Self { text, stream: Stream::default() }
     }
 
     /// Takes one id and gives the text that it completes: whole characters only, so often nothing.

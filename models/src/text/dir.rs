@@ -7,9 +7,7 @@ use std::path::{Path, PathBuf};
 use tokenizers::{AddedToken, Tokenizer};
 
 /// The special tokens that templates know by name.
-const NAMED: [&str; 7] = [
-    "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token",
-];
+const NAMED: [&str; 7] = ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
 pub(super) fn load(dir: &Path) -> Result<Parts, TextError> {
     let config = JsonFile::optional(dir.join("tokenizer_config.json"))?;
@@ -19,8 +17,7 @@ pub(super) fn load(dir: &Path) -> Result<Parts, TextError> {
     let specials = specials(&config, &map)?;
     let stop_ids = stop_ids(dir, &tokenizer, &specials, &config)?;
     let (file, sources) = templates(dir, &config)?;
-    let templates =
-        ChatTemplates::new(sources, specials).map_err(|reason| TextError::File { file, reason })?;
+    let templates = ChatTemplates::new(sources, specials).map_err(|reason| TextError::File { file, reason })?;
     Ok(Parts { tokenizer, templates, stop_ids })
 }
 
@@ -58,9 +55,7 @@ impl JsonFile {
         let Some(value) = self.get(field) else {
             return Ok(None);
         };
-        token_text(value).map(Some).ok_or_else(|| {
-            self.wrong(&format!("{field}: must be a string, an object with \"content\", or null"))
-        })
+        token_text(value).map(Some).ok_or_else(|| self.wrong(&format!("{field}: must be a string, an object with \"content\", or null")))
     }
 }
 
@@ -78,9 +73,8 @@ fn read_optional(path: &Path) -> Result<Option<String>, TextError> {
 
 fn read_tokenizer(path: &Path) -> Result<Tokenizer, TextError> {
     let wrong = |reason| TextError::File { file: path.to_owned(), reason };
-    let text = read_optional(path)?.ok_or_else(|| {
-        wrong("not found: a model directory needs the tokenizer in this form (a tokenizer.model alone is not read)".into())
-    })?;
+    let text = read_optional(path)?
+        .ok_or_else(|| wrong("not found: a model directory needs the tokenizer in this form (a tokenizer.model alone is not read)".into()))?;
     Tokenizer::from_bytes(text).map_err(|e| wrong(format!("not a tokenizer: {e}")))
 }
 
@@ -111,9 +105,7 @@ fn add_missing_tokens(tokenizer: &mut Tokenizer, config: &JsonFile) -> Result<()
             continue;
         }
         let content = token.content.clone();
-        tokenizer
-            .add_tokens([token])
-            .map_err(|e| config.wrong(&format!("{FIELD}: {content:?}: {e}")))?;
+        tokenizer.add_tokens([token]).map_err(|e| config.wrong(&format!("{FIELD}: {content:?}: {e}")))?;
         let got = tokenizer.token_to_id(&content);
         if got != Some(id) {
             let got = got.map_or("none".into(), |g| g.to_string());
@@ -148,26 +140,17 @@ fn specials(config: &JsonFile, map: &JsonFile) -> Result<Map<String, Value>, Tex
 }
 
 /// Every source is believed: a chat model's own end of turn is often in only one of them.
-fn stop_ids(
-    dir: &Path,
-    tokenizer: &Tokenizer,
-    specials: &Map<String, Value>,
-    config: &JsonFile,
-) -> Result<Vec<u32>, TextError> {
+fn stop_ids(dir: &Path, tokenizer: &Tokenizer, specials: &Map<String, Value>, config: &JsonFile) -> Result<Vec<u32>, TextError> {
     let mut ids = Vec::new();
     if let Some(eos) = specials.get("eos_token").and_then(Value::as_str) {
-        ids.push(tokenizer.token_to_id(eos).ok_or_else(|| {
-            config.wrong(&format!("eos_token: {eos:?} is not in the vocabulary of tokenizer.json"))
-        })?);
+        ids.push(tokenizer.token_to_id(eos).ok_or_else(|| config.wrong(&format!("eos_token: {eos:?} is not in the vocabulary of tokenizer.json")))?);
     }
     for name in ["generation_config.json", "config.json"] {
         let file = JsonFile::optional(dir.join(name))?;
         // Models with several modalities keep their language model's fields one level down.
         let nested = file.get("text_config").and_then(|t| t.get("eos_token_id"));
         for value in file.get("eos_token_id").into_iter().chain(nested) {
-            ids.extend(id_or_list(value).ok_or_else(|| {
-                file.wrong("eos_token_id: must be an id, a list of ids, or null")
-            })?);
+            ids.extend(id_or_list(value).ok_or_else(|| file.wrong("eos_token_id: must be an id, a list of ids, or null"))?);
         }
     }
     Ok(ids)
@@ -190,17 +173,13 @@ fn templates(dir: &Path, config: &JsonFile) -> Result<(PathBuf, Vec<(String, Str
     }
     let own = JsonFile::optional(dir.join("chat_template.json"))?;
     let file = if own.get("chat_template").is_some() { &own } else { config };
-    let allowed = || {
-        file.wrong("chat_template: must be a string, or a list of objects with \"name\" and \"template\"")
-    };
+    let allowed = || file.wrong("chat_template: must be a string, or a list of objects with \"name\" and \"template\"");
     let sources = match file.get("chat_template") {
         None => Vec::new(),
         Some(Value::String(source)) => vec![(DEFAULT.to_owned(), source.clone())],
-        Some(Value::Array(list)) => list
-            .iter()
-            .map(|t| Some((t.get("name")?.as_str()?.into(), t.get("template")?.as_str()?.into())))
-            .collect::<Option<_>>()
-            .ok_or_else(allowed)?,
+        Some(Value::Array(list)) => {
+            list.iter().map(|t| Some((t.get("name")?.as_str()?.into(), t.get("template")?.as_str()?.into()))).collect::<Option<_>>().ok_or_else(allowed)?
+        }
         Some(_) => return Err(allowed()),
     };
     Ok((file.path.clone(), sources))

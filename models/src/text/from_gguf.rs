@@ -7,10 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use tokenizers::models::bpe::{BPE, BpeBuilder, Vocab as BpeVocab};
-use tokenizers::{
-    AddedToken, DecoderWrapper, NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper,
-    Tokenizer,
-};
+use tokenizers::{AddedToken, DecoderWrapper, NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper, Tokenizer};
 
 const MODEL: &str = "tokenizer.ggml.model";
 const PRE: &str = "tokenizer.ggml.pre";
@@ -48,8 +45,7 @@ pub(super) fn load(file: &File) -> Result<Parts, TextError> {
     for name in ["eos", "eot", "eom"] {
         stop_ids.extend(vocab.special_id(name)?);
     }
-    let templates = ChatTemplates::new(templates(file)?, vocab.specials()?)
-        .map_err(|reason| file.key_error(TEMPLATE, reason))?;
+    let templates = ChatTemplates::new(templates(file)?, vocab.specials()?).map_err(|reason| file.key_error(TEMPLATE, reason))?;
     Ok(Parts { tokenizer, templates, stop_ids })
 }
 
@@ -93,16 +89,7 @@ impl<'a> Vocab<'a> {
             let reason = format!("is {pre:?}, must be {}", pretokenize::ALLOWED);
             self.file.key_error(PRE, reason)
         })?;
-        let mut merges = Vec::new();
-        for line in self.file.strings(MERGES)? {
-            // The first character is never the separator: it may be a space of the left part.
-            let at = line.char_indices().skip(1).find(|(_, c)| *c == ' ').map(|(at, _)| at);
-            let Some(at) = at else {
-                let reason = format!("{line:?} must be two tokens with a space between");
-                return Err(self.file.key_error(MERGES, reason).into());
-            };
-            merges.push((line[..at].to_owned(), line[at + 1..].to_owned()));
-        }
+        let merges = self.merges()?;
         let model = self.builder(merges)?.ignore_merges(cut.ignore_merges).build();
         let mut t = Tokenizer::new(model.map_err(|e| self.file.key_error(MERGES, e.to_string()))?);
         if let Some(normalizer) = cut.normalizer {
@@ -113,36 +100,47 @@ impl<'a> Vocab<'a> {
         Ok((t, cut.add_bos))
     }
 
+    /// The file's own merges, the first to apply first.
+    fn merges(&self) -> Result<Vec<(String, String)>, GgufError> {
+        let mut merges = Vec::new();
+        for line in self.file.strings(MERGES)? {
+            // The first character is never the separator: it may be a space of the left part.
+            let at = line.char_indices().skip(1).find(|(_, c)| *c == ' ').map(|(at, _)| at);
+            let Some(at) = at else {
+                let reason = format!("{line:?} must be two tokens with a space between");
+                return Err(self.file.key_error(MERGES, reason));
+            };
+            merges.push((line[..at].to_owned(), line[at + 1..].to_owned()));
+        }
+        Ok(merges)
+    }
+
+    /// The file's merges if it has them, as conversions from tokenizer.json do, whose scores mean nothing. Else by score.
+    fn sentence_merges(&self) -> Result<Vec<(String, String)>, GgufError> {
+        if self.file.value(MERGES).is_some() {
+            return self.merges();
+        }
+        let scores = self.file.f32s_opt(SCORES)?;
+        let scores = scores.ok_or_else(|| self.file.key_error(SCORES, "not in the file, and model llama needs it"))?;
+        same_length(self.file, SCORES, scores.len(), self.tokens.len())?;
+        let token = |id: usize| spm::Token { text: &self.tokens[id], score: scores[id], normal: self.kind(id) == NORMAL };
+        let tokens: Vec<spm::Token<'_>> = (0..self.tokens.len()).map(token).collect();
+        Ok(spm::merges(&tokens))
+    }
+
     /// SentencePiece's BPE: spaces are `▁`, one goes before the text, and characters without a token are bytes.
     fn sentence_piece(&self) -> Result<(Tokenizer, bool), TextError> {
-        let file = self.file;
-        let scores = file
-            .f32s_opt(SCORES)?
-            .ok_or_else(|| file.key_error(SCORES, "not in the file, and model llama needs it"))?;
-        same_length(file, SCORES, scores.len(), self.tokens.len())?;
-        let tokens: Vec<spm::Token<'_>> = (0..self.tokens.len())
-            .map(|id| spm::Token {
-                text: &self.tokens[id],
-                score: scores[id],
-                normal: self.kind(id) == NORMAL,
-            })
-            .collect();
-        let mut builder =
-            self.builder(spm::merges(&tokens))?.byte_fallback(true).fuse_unk(true);
+        let mut builder = self.builder(self.sentence_merges()?)?.byte_fallback(true).fuse_unk(true);
         let unknown = self.special_id("unknown")?.unwrap_or(0);
         if let Some(token) = self.tokens.get(unknown as usize) {
             builder = builder.unk_token(token.clone());
         }
-        let model = builder.build().map_err(|e| file.key_error(TOKENS, e.to_string()))?;
-        let mut t = Tokenizer::new(model);
-        let prefix = file.bool_opt("tokenizer.ggml.add_space_prefix")?.unwrap_or(true);
+        let mut t = Tokenizer::new(builder.build().map_err(|e| self.file.key_error(TOKENS, e.to_string()))?);
+        let prefix = self.file.bool_opt("tokenizer.ggml.add_space_prefix")?.unwrap_or(true);
         let spaces = json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"});
         let mut normalizers = vec![spaces];
-        let mut decoders = vec![
-            json!({"type": "Replace", "pattern": {"String": "▁"}, "content": " "}),
-            json!({"type": "ByteFallback"}),
-            json!({"type": "Fuse"}),
-        ];
+        let mut decoders =
+            vec![json!({"type": "Replace", "pattern": {"String": "▁"}, "content": " "}), json!({"type": "ByteFallback"}), json!({"type": "Fuse"})];
         if prefix {
             normalizers.insert(0, json!({"type": "Prepend", "prepend": "▁"}));
             decoders.push(json!({"type": "Strip", "content": " ", "start": 1, "stop": 0}));
@@ -158,8 +156,7 @@ impl<'a> Vocab<'a> {
     fn add_special(&self, tokenizer: &mut Tokenizer) -> Result<(), TextError> {
         let added = self.tokens.iter().enumerate().filter_map(|(id, text)| {
             let kind = self.kind(id);
-            matches!(kind, CONTROL | USER_DEFINED)
-                .then(|| AddedToken::from(text.as_str(), kind == CONTROL).normalized(false))
+            matches!(kind, CONTROL | USER_DEFINED).then(|| AddedToken::from(text.as_str(), kind == CONTROL).normalized(false))
         });
         tokenizer.add_tokens(added.collect::<Vec<_>>()).map_err(encode)?;
         Ok(())
@@ -209,12 +206,7 @@ impl<'a> Vocab<'a> {
     /// The special tokens' texts, by the names that templates use.
     fn specials(&self) -> Result<Map<String, Value>, GgufError> {
         let mut out = Map::new();
-        for (name, variable) in [
-            ("bos", "bos_token"),
-            ("eos", "eos_token"),
-            ("unknown", "unk_token"),
-            ("padding", "pad_token"),
-        ] {
+        for (name, variable) in [("bos", "bos_token"), ("eos", "eos_token"), ("unknown", "unk_token"), ("padding", "pad_token")] {
             if let Some(id) = self.special_id(name)? {
                 out.insert(variable.into(), self.tokens[id as usize].as_str().into());
             }

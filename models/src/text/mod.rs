@@ -77,11 +77,7 @@ impl Text {
 
     fn assemble(mut parts: Parts) -> Result<Self, TextError> {
         // A tokenizer.json may carry its training's truncation and padding, which would cut or fill prompts unasked.
-        parts
-            .tokenizer
-            .with_truncation(None)
-            .map_err(|e| TextError::Encode(e.to_string()))?
-            .with_padding(None);
+        parts.tokenizer.with_truncation(None).map_err(|e| TextError::Encode(e.to_string()))?.with_padding(None);
         parts.stop_ids.sort_unstable();
         parts.stop_ids.dedup();
         let vocab = parts.tokenizer.get_vocab(true);
@@ -98,10 +94,7 @@ impl Text {
     /// Ids of a text. Special tokens written out in the text become their ids. `add_special` also adds what the model
     /// wants around a plain prompt (usually a BOS); pass false for rendered chats, whose template writes it.
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, TextError> {
-        self.tokenizer
-            .encode_fast(text, add_special)
-            .map(|e| e.get_ids().to_vec())
-            .map_err(|e| TextError::Encode(e.to_string()))
+        self.tokenizer.encode_fast(text, add_special).map(|e| e.get_ids().to_vec()).map_err(|e| TextError::Encode(e.to_string()))
     }
 
     /// The prompt of a conversation, ready for `encode(.., false)`.
@@ -109,11 +102,7 @@ impl Text {
     /// `messages` are passed to the template as they are. `kwargs` are the template's other variables (`tools`,
     /// `enable_thinking`, …) and may override the defaults: `add_generation_prompt` is true, `tools` and `documents`
     /// are none, and the special tokens have their texts.
-    pub fn render_chat(
-        &self,
-        messages: &[Value],
-        kwargs: &Map<String, Value>,
-    ) -> Result<String, TextError> {
+    pub fn render_chat(&self, messages: &[Value], kwargs: &Map<String, Value>) -> Result<String, TextError> {
         self.templates.render(messages, kwargs)
     }
 
@@ -160,9 +149,6 @@ impl Text {
 
 impl std::fmt::Debug for Text {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Text")
-            .field("vocab_size", &self.vocab_size)
-            .field("stop_ids", &self.stop_ids)
-            .finish_non_exhaustive()
+        f.debug_struct("Text").field("vocab_size", &self.vocab_size).field("stop_ids", &self.stop_ids).finish_non_exhaustive()
     }
 }

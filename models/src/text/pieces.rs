@@ -13,11 +13,7 @@ enum Mode {
     /// Every token is some bytes; the whole is read as UTF-8 (GPT-2's scheme).
     Bytes,
     /// Tokens are text, `<0x0A>` is a byte, and up to `strip` spaces at the very start are dropped (SentencePiece's).
-    Sentence {
-        replace: Vec<(String, String)>,
-        fallback: bool,
-        strip: usize,
-    },
+    Sentence { replace: Vec<(String, String)>, fallback: bool, strip: usize },
     /// The tokenizer's own decoder, over the last few tokens.
     Window,
 }
@@ -46,12 +42,7 @@ pub(super) struct Pieces {
 impl Pieces {
     /// `ids` is the greatest id and 1.
     pub(super) fn new(tokenizer: &Tokenizer, ids: usize) -> Self {
-        let mut pieces = Self {
-            mode: Mode::of(tokenizer),
-            bytes: Vec::new(),
-            ends: Vec::with_capacity(ids),
-            roles: Vec::with_capacity(ids),
-        };
+        let mut pieces = Self { mode: Mode::of(tokenizer), bytes: Vec::new(), ends: Vec::with_capacity(ids), roles: Vec::with_capacity(ids) };
         for id in 0..ids {
             let token = tokenizer.id_to_token(id as u32);
             let role = match &token {
@@ -73,9 +64,7 @@ impl Pieces {
             Mode::Bytes => self.bytes.extend(byte_level(token)),
             Mode::Window => self.bytes.extend(token.as_bytes()),
             Mode::Sentence { replace, fallback, .. } => {
-                let text = replace
-                    .iter()
-                    .fold(token.to_owned(), |t, (from, to)| t.replace(from.as_str(), to));
+                let text = replace.iter().fold(token.to_owned(), |t, (from, to)| t.replace(from.as_str(), to));
                 if let Some(byte) = fallback_byte(&text).filter(|_| *fallback) {
                     self.bytes.push(byte);
                     return Role::Byte;
@@ -147,10 +136,7 @@ impl Pieces {
 
 impl Mode {
     fn of(tokenizer: &Tokenizer) -> Self {
-        let json = tokenizer
-            .get_decoder()
-            .and_then(|d| serde_json::to_value(d).ok())
-            .unwrap_or_default();
+        let json = tokenizer.get_decoder().and_then(|d| serde_json::to_value(d).ok()).unwrap_or_default();
         let steps = match json.get("decoders").and_then(Value::as_array) {
             Some(steps) => steps.iter().collect(),
             None => vec![&json],

@@ -15,31 +15,18 @@ pub(super) struct Cut {
 }
 
 /// What messages say `tokenizer.ggml.pre` may be.
-pub(super) const ALLOWED: &str =
-    "smollm, llama-bpe, llama3, llama-v3, qwen2, gpt-2 or default";
+pub(super) const ALLOWED: &str = "smollm, llama-bpe, llama3, llama-v3, qwen2, gpt-2 or default";
 
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 /// None for a name that is not known: a wrong guess would give a model tokens that it was not trained on.
 pub(super) fn by_name(pre: &str) -> Option<Cut> {
-    let plain = |pre_tokenizer| Cut {
-        normalizer: None,
-        pre_tokenizer,
-        ignore_merges: false,
-        add_bos: false,
-    };
+    let plain = |pre_tokenizer| Cut { normalizer: None, pre_tokenizer, ignore_merges: false, add_bos: false };
     Some(match pre {
         "smollm" => plain(sequence(json!({"type": "Digits", "individual_digits": true}), true)),
-        "llama-bpe" | "llama3" | "llama-v3" => Cut {
-            ignore_merges: true,
-            add_bos: true,
-            ..plain(sequence(split(LLAMA3), false))
-        },
-        "qwen2" => Cut {
-            normalizer: Some(json!({"type": "NFC"})),
-            ..plain(sequence(split(QWEN2), false))
-        },
+        "llama-bpe" | "llama3" | "llama-v3" => Cut { ignore_merges: true, add_bos: true, ..plain(sequence(split(LLAMA3), false)) },
+        "qwen2" => Cut { normalizer: Some(json!({"type": "NFC"})), ..plain(sequence(split(QWEN2), false)) },
         "gpt-2" | "default" => plain(byte_level(true)),
         _ => return None,
     })

@@ -41,12 +41,7 @@ fn items(value: &Value) -> impl Iterator<Item = Value> {
     value.try_iter().into_iter().flatten()
 }
 
-fn list<T>(
-    items: impl Iterator<Item = T>,
-    [open, between, close]: [&str; 3],
-    out: &mut String,
-    mut one: impl FnMut(&T, &mut String),
-) {
+fn list<T>(items: impl Iterator<Item = T>, [open, between, close]: [&str; 3], out: &mut String, mut one: impl FnMut(&T, &mut String)) {
     out.push_str(open);
     for (i, item) in items.enumerate() {
         if i > 0 {
@@ -135,9 +130,7 @@ impl Json {
             ValueKind::String => self.string(value.as_str().unwrap_or_default(), out),
             ValueKind::Seq | ValueKind::Iterable => {
                 let list: Vec<Value> = items(value).collect();
-                self.nest(list.len(), ['[', ']'], depth, out, |i, out| {
-                    self.write(&list[i], depth + 1, out)
-                })?;
+                self.nest(list.len(), ['[', ']'], depth, out, |i, out| self.write(&list[i], depth + 1, out))?;
             }
             ValueKind::Map => {
                 let mut keys: Vec<Value> = items(value).collect();

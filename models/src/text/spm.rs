@@ -16,24 +16,17 @@ pub(super) struct Token<'a> {
 
 /// Merges, the first to apply first. Ids are indices into `tokens`.
 pub(super) fn merges(tokens: &[Token<'_>]) -> Vec<(String, String)> {
-    let ids: HashMap<&str, usize> =
-        tokens.iter().enumerate().filter(|(_, t)| t.normal).map(|(i, t)| (t.text, i)).collect();
+    let ids: HashMap<&str, usize> = tokens.iter().enumerate().filter(|(_, t)| t.normal).map(|(i, t)| (t.text, i)).collect();
     let mut found = Vec::new();
     for token in tokens.iter().filter(|t| t.normal) {
         let cuts = token.text.char_indices().skip(1).map(|(at, _)| token.text.split_at(at));
-        let mut ways: Vec<_> = cuts
-            .filter_map(|(l, r)| Some(((*ids.get(l)?, *ids.get(r)?), l, r)))
-            .collect();
+        let mut ways: Vec<_> = cuts.filter_map(|(l, r)| Some(((*ids.get(l)?, *ids.get(r)?), l, r))).collect();
         ways.sort_by_key(|(ids, ..)| *ids);
         found.extend(ways.into_iter().map(|(_, l, r)| (token.score, l, r)));
     }
     let chars = |s: &str| s.chars().count();
     // Stable, so that what still ties keeps the vocabulary's order.
-    found.sort_by(|a, b| {
-        b.0.total_cmp(&a.0)
-            .then_with(|| chars(b.1).cmp(&chars(a.1)))
-            .then_with(|| chars(b.2).cmp(&chars(a.2)))
-    });
+    found.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| chars(b.1).cmp(&chars(a.1))).then_with(|| chars(b.2).cmp(&chars(a.2))));
     found.into_iter().map(|(_, l, r)| (l.to_owned(), r.to_owned())).collect()
 }
 

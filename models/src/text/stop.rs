@@ -34,15 +34,7 @@ struct Stop {
 impl StopMatcher {
     /// Empty stop strings are ignored: they would stop everything.
     pub fn new(stops: Vec<String>) -> Self {
-        Self {
-            stops: stops
-                .into_iter()
-                .filter(|s| !s.is_empty())
-                .map(Stop::new)
-                .collect(),
-            held: String::new(),
-            stopped: false,
-        }
+        Self { stops: stops.into_iter().filter(|s| !s.is_empty()).map(Stop::new).collect(), held: String::new(), stopped: false }
     }
 
     /// Takes the next text and gives what can be shown. After a stop there is nothing more to show.
@@ -107,11 +99,7 @@ mod tests {
 
     /// The text up to the match that ends first, and starts first among those.
     fn naive(text: &str, stops: &[String]) -> (String, bool) {
-        let found = stops
-            .iter()
-            .filter(|s| !s.is_empty())
-            .filter_map(|s| text.find(s.as_str()).map(|at| (at + s.len(), at)))
-            .min();
+        let found = stops.iter().filter(|s| !s.is_empty()).filter_map(|s| text.find(s.as_str()).map(|at| (at + s.len(), at))).min();
         match found {
             Some((_, at)) => (text[..at].to_owned(), true),
             None => (text.to_owned(), false),

@@ -25,14 +25,10 @@ struct Raised(String);
 
 impl ChatTemplates {
     /// Compiles the templates, given as (name, source). The error is a reason that names the template.
-    pub(super) fn new(
-        sources: Vec<(String, String)>,
-        specials: Map<String, JsonValue>,
-    ) -> Result<Self, String> {
+    pub(super) fn new(sources: Vec<(String, String)>, specials: Map<String, JsonValue>) -> Result<Self, String> {
         let mut env = environment();
         for (name, source) in sources {
-            env.add_template_owned(name.clone(), without_generation_tags(&source))
-                .map_err(|e| format!("chat template {name:?}: {}", describe(&e)))?;
+            env.add_template_owned(name.clone(), without_generation_tags(&source)).map_err(|e| format!("chat template {name:?}: {}", describe(&e)))?;
         }
         Ok(Self { env, specials })
     }
@@ -41,11 +37,7 @@ impl ChatTemplates {
         self.env.templates().next().is_none()
     }
 
-    pub(super) fn render(
-        &self,
-        messages: &[JsonValue],
-        kwargs: &Map<String, JsonValue>,
-    ) -> Result<String, TextError> {
+    pub(super) fn render(&self, messages: &[JsonValue], kwargs: &Map<String, JsonValue>) -> Result<String, TextError> {
         if self.is_empty() {
             return Err(TextError::NoTemplate);
         }
@@ -56,10 +48,7 @@ impl ChatTemplates {
         variables.insert("add_generation_prompt".into(), true.into());
         variables.extend(kwargs.iter().map(|(k, v)| (k.clone(), v.clone())));
         variables.insert("messages".into(), messages.into());
-        self.env
-            .get_template(name)
-            .and_then(|t| t.render(Value::from_serialize(&variables)))
-            .map_err(|e| TextError::Template(describe(&e)))
+        self.env.get_template(name).and_then(|t| t.render(Value::from_serialize(&variables))).map_err(|e| TextError::Template(describe(&e)))
     }
 
     /// As transformers does: `tool_use` when tools are given and the model has it, else `default`.
@@ -74,9 +63,7 @@ impl ChatTemplates {
         }
         let names: Vec<&str> = self.env.templates().map(|(n, _)| n).collect();
         let names = names.join(", ");
-        Err(TextError::Template(format!(
-            "the model has none named {DEFAULT:?}, only {names}"
-        )))
+        Err(TextError::Template(format!("the model has none named {DEFAULT:?}, only {names}")))
     }
 }
 
@@ -106,9 +93,12 @@ fn environment() -> Environment<'static> {
     env.add_filter("tojson", tojson);
     env.add_filter("string", |v: &Value| python::str(v));
     env.add_filter("join", join);
+    env.add_filter("escape", escape);
+    env.add_filter("e", escape);
     // Jinja asks whether Python could iterate or index, and it can for texts and even for what is undefined.
     env.add_test("iterable", |v: &Value| is_sequence(v));
     env.add_test("sequence", |v: &Value| is_sequence(v));
+    env.add_test("number", |v: &Value| matches!(v.kind(), ValueKind::Number | ValueKind::Bool));
     env
 }
 
@@ -118,8 +108,7 @@ fn raise_exception(message: String) -> Result<Value, Error> {
 }
 
 fn strftime_now(format: &str) -> Result<String, Error> {
-    strftime::now(format)
-        .ok_or_else(|| Error::new(ErrorKind::InvalidOperation, format!("strftime_now: bad format {format:?}")))
+    strftime::now(format).ok_or_else(|| Error::new(ErrorKind::InvalidOperation, format!("strftime_now: bad format {format:?}")))
 }
 
 fn is_sequence(value: &Value) -> bool {
@@ -143,13 +132,7 @@ fn tojson(value: &Value, args: Rest<Value>, kwargs: Kwargs) -> Result<Value, Err
         [item, key] => (python::str(item), python::str(key)),
         _ => ((if indent.is_some() { "," } else { ", " }).into(), ": ".into()),
     };
-    let json = Json {
-        ensure_ascii: arg(0, "ensure_ascii")?.is_true(),
-        indent,
-        item,
-        key,
-        sort_keys: arg(3, "sort_keys")?.is_true(),
-    };
+    let json = Json { ensure_ascii: arg(0, "ensure_ascii")?.is_true(), indent, item, key, sort_keys: arg(3, "sort_keys")?.is_true() };
     kwargs.assert_all_used()?;
     json.dumps(value).map(Value::from)
 }
@@ -167,6 +150,12 @@ fn join(value: &Value, between: Option<String>, kwargs: Kwargs) -> Result<String
         });
     }
     Ok(parts.join(&between.or(named).unwrap_or_default()))
+}
+
+/// Markup's entities, which differ from minijinja's.
+fn escape(value: &Value) -> String {
+    let text = python::str(value).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    text.replace('\'', "&#39;").replace('"', "&#34;")
 }
 
 /// Methods of Python's str, dict and list: minijinja's own set, and the few that it lacks.
@@ -189,6 +178,12 @@ fn method(state: &State<'_, '_>, value: &Value, name: &str, args: &[Value]) -> R
             _ => {}
         }
     }
+    if let (Some(text), Some(sep), "rsplit") = (text, arg.filter(|s| !s.is_empty()), name) {
+        let max = args.get(1).and_then(Value::as_usize).unwrap_or(usize::MAX);
+        let mut parts: Vec<&str> = text.rsplitn(max.saturating_add(1), sep).collect();
+        parts.reverse();
+        return Ok(Value::from_iter(parts));
+    }
     minijinja_contrib::pycompat::unknown_method_callback(state, value, name, args)
 }
 
@@ -202,10 +197,7 @@ fn without_generation_tags(source: &str) -> String {
         out.push_str(before);
         let len = tag.find("%}").map_or(tag.len(), |end| end + 2);
         let (tag, after) = tag.split_at(len);
-        let word = tag
-            .trim_start_matches(['{', '%', '-', '+'])
-            .trim_end_matches(['}', '%', '-', '+'])
-            .trim();
+        let word = tag.trim_start_matches(['{', '%', '-', '+']).trim_end_matches(['}', '%', '-', '+']).trim();
         match word {
             "generation" => out.push_str(&tag.replace(word, "if true")),
             "endgeneration" => out.push_str(&tag.replace(word, "endif")),

@@ -10,9 +10,7 @@ impl Scheduler {
     /// Every invariant of the scheduler. O(rows).
     pub fn check(&self) -> Result<(), Violation> {
         let flights = self.flights.len();
-        ensure(S1, flights <= self.limits.depth.min(2) as usize, || {
-            format!("{flights} steps")
-        })?;
+        ensure(S1, flights <= self.limits.depth.min(2) as usize, || format!("{flights} steps"))?;
         self.check_limits()?;
         self.check_places()?;
         self.check_progress()
@@ -21,37 +19,21 @@ impl Scheduler {
     fn check_limits(&self) -> Result<(), Violation> {
         let limits = &self.limits;
         let running = self.running.len();
-        ensure(S4, running <= limits.batch as usize, || {
-            format!("{running} rows run")
-        })?;
+        ensure(S4, running <= limits.batch as usize, || format!("{running} rows run"))?;
         let waiting = self.queue.len();
-        ensure(S4, waiting <= limits.queue, || {
-            format!("{waiting} rows wait")
-        })?;
+        ensure(S4, waiting <= limits.queue, || format!("{waiting} rows wait"))?;
         for Flight { id, rows } in &self.flights {
             let tokens: u32 = rows.iter().map(|flown| flown.end - flown.start).sum();
-            ensure(S4, tokens <= limits.step_tokens, || {
-                format!("{id:?}: {tokens} tokens")
-            })?;
-            let chunk = rows
-                .iter()
-                .map(|flown| flown.end - flown.start)
-                .max()
-                .unwrap_or(0);
-            ensure(S4, chunk <= limits.prefill_chunk, || {
-                format!("{id:?}: a chunk of {chunk}")
-            })?;
+            ensure(S4, tokens <= limits.step_tokens, || format!("{id:?}: {tokens} tokens"))?;
+            let chunk = rows.iter().map(|flown| flown.end - flown.start).max().unwrap_or(0);
+            ensure(S4, chunk <= limits.prefill_chunk, || format!("{id:?}: a chunk of {chunk}"))?;
         }
         for (seq, row) in &self.rows {
             let known = row.known();
-            ensure(S4, known <= limits.context, || {
-                format!("{seq:?}: {known} tokens")
-            })?;
+            ensure(S4, known <= limits.context, || format!("{seq:?}: {known} tokens"))?;
             let generated = row.generated.len() as u32 + row.flying;
             let most = row.submit.max_tokens;
-            ensure(S4, generated <= most, || {
-                format!("{seq:?}: {generated} of {most} drawn")
-            })?;
+            ensure(S4, generated <= most, || format!("{seq:?}: {generated} of {most} drawn"))?;
         }
         Ok(())
     }
@@ -59,19 +41,11 @@ impl Scheduler {
     /// Each row is in exactly one place, and the running ones are in order.
     fn check_places(&self) -> Result<(), Violation> {
         let places = self.running.len() + self.resuming.len() + self.queue.len() as usize;
-        ensure(S7, places == self.rows.len(), || {
-            format!("{places} places, {} rows", self.rows.len())
-        })?;
+        ensure(S7, places == self.rows.len(), || format!("{places} places, {} rows", self.rows.len()))?;
         let live = self.rows.values().filter(|row| row.live.is_some()).count();
-        ensure(S7, live == self.running.len(), || {
-            format!("{live} rows hold blocks")
-        })?;
-        let sorted = self
-            .running
-            .is_sorted_by_key(|seq| self.rows.get(seq).and_then(|row| row.age));
-        ensure(S5, sorted, || {
-            "running rows are not in the order of age".into()
-        })
+        ensure(S7, live == self.running.len(), || format!("{live} rows hold blocks"))?;
+        let sorted = self.running.is_sorted_by_key(|seq| self.rows.get(seq).and_then(|row| row.age));
+        ensure(S5, sorted, || "running rows are not in the order of age".into())
     }
 
     /// A running row can do something, or a step in flight will change that.

@@ -17,10 +17,7 @@ impl Scheduler {
                 let result = results.next_if(|result| flown.draws && result.seq == flown.seq);
                 self.row_done(&flown, result);
             }
-            debug_assert!(
-                results.peek().is_none(),
-                "a result for a row that did not draw"
-            );
+            debug_assert!(results.peek().is_none(), "a result for a row that did not draw");
         }
         self.take_events()
     }
@@ -30,11 +27,7 @@ impl Scheduler {
         if !self.rows.contains_key(&flown.seq) {
             return;
         }
-        debug_assert_eq!(
-            result.is_some(),
-            flown.draws,
-            "a result for each row that drew"
-        );
+        debug_assert_eq!(result.is_some(), flown.draws, "a result for each row that drew");
         let token = match (flown.draws, result.map(|result| result.token)) {
             (false, _) => None,
             (true, Some(Ok(token))) => Some(token),
@@ -57,10 +50,7 @@ impl Scheduler {
             return;
         };
         live.sealed = flown.end;
-        self.chores.push(Want::Seal {
-            seq: flown.seq,
-            tokens,
-        });
+        self.chores.push(Want::Seal { seq: flown.seq, tokens });
     }
 
     /// A token arrived. That of a row preempted since counts as well: computing it anew would give the same one.
@@ -97,11 +87,6 @@ impl Scheduler {
             return;
         };
         let stop_token = reason == Reason::Stop;
-        self.events.push(Event::Finished {
-            seq: flown.seq,
-            reason,
-            stop_token,
-            counts: row.counts,
-        });
+        self.events.push(Event::Finished { seq: flown.seq, reason, stop_token, counts: row.counts });
     }
 }

@@ -36,11 +36,7 @@ impl Accounts {
     /// One more row of `key`.
     pub(super) fn enter(&mut self, key: KeyId, weight: u32) {
         let start = self.least().unwrap_or(self.floor);
-        let account = self.keys.entry(key).or_insert(Account {
-            charged: 0,
-            weight: 1,
-            rows: 0,
-        });
+        let account = self.keys.entry(key).or_insert(Account { charged: 0, weight: 1, rows: 0 });
         if account.rows == 0 {
             account.charged = account.charged.max(start);
         }
@@ -65,16 +61,11 @@ impl Accounts {
 
     /// Idle keys that would start at `start` anyway need no account: keys that never come back take no memory.
     fn forget_up_to(&mut self, start: u64) {
-        self.keys
-            .retain(|_, account| account.rows > 0 || account.charged > start);
+        self.keys.retain(|_, account| account.rows > 0 || account.charged > start);
     }
 
     fn least(&self) -> Option<u64> {
-        self.keys
-            .values()
-            .filter(|a| a.rows > 0)
-            .map(|a| a.charged)
-            .min()
+        self.keys.values().filter(|a| a.rows > 0).map(|a| a.charged).min()
     }
 
     pub(super) fn charge_prompt(&mut self, key: KeyId, tokens: u32) {
@@ -98,10 +89,7 @@ impl Accounts {
 
     /// Keys with rows, by number.
     pub(super) fn active(&self) -> impl Iterator<Item = (KeyId, u32)> {
-        self.keys
-            .iter()
-            .filter(|(_, a)| a.rows > 0)
-            .map(|(k, a)| (*k, a.rows))
+        self.keys.iter().filter(|(_, a)| a.rows > 0).map(|(k, a)| (*k, a.rows))
     }
 
     /// Whole weighted tokens, for people.
@@ -135,20 +123,12 @@ mod tests {
         accounts.enter(A, 1);
         accounts.charge_prompt(A, 1000);
         accounts.enter(B, 1);
-        assert_eq!(
-            accounts.charged_tokens(B),
-            1000,
-            "starts at the least active charge"
-        );
+        assert_eq!(accounts.charged_tokens(B), 1000, "starts at the least active charge");
         accounts.leave(B);
         accounts.charge_prompt(A, 500);
         accounts.leave(A);
         accounts.enter(B, 1);
-        assert_eq!(
-            accounts.charged_tokens(B),
-            1500,
-            "starts where the last one left"
-        );
+        assert_eq!(accounts.charged_tokens(B), 1500, "starts where the last one left");
     }
 
     #[test]

@@ -111,27 +111,11 @@ impl Scheduler {
     /// Takes a sequence, or says why not. `now_us` is of any clock that does not go back. A sequence's id must be new.
     pub fn submit(&mut self, submit: Submit, now_us: u64) -> Result<(), Refusal> {
         self.admissible(&submit)?;
-        assert!(
-            !self.rows.contains_key(&submit.seq),
-            "{:?} is submitted twice",
-            submit.seq
-        );
+        assert!(!self.rows.contains_key(&submit.seq), "{:?} is submitted twice", submit.seq);
         self.accounts.enter(submit.key, submit.weight);
         self.arrivals += 1;
-        let counts = Counts {
-            prompt: submit.prompt.len() as u32,
-            ..Counts::default()
-        };
-        let row = Row {
-            arrived_us: now_us,
-            arrival: self.arrivals,
-            age: None,
-            generated: Vec::new(),
-            flying: 0,
-            counts,
-            live: None,
-            submit,
-        };
+        let counts = Counts { prompt: submit.prompt.len() as u32, ..Counts::default() };
+        let row = Row { arrived_us: now_us, arrival: self.arrivals, age: None, generated: Vec::new(), flying: 0, counts, live: None, submit };
         self.queue.push(&row);
         self.rows.insert(row.seq(), row);
         self.stalled = false;
@@ -139,12 +123,7 @@ impl Scheduler {
     }
 
     fn admissible(&self, submit: &Submit) -> Result<(), Refusal> {
-        let Limits {
-            context,
-            pool_tokens,
-            block_tokens,
-            ..
-        } = self.limits;
+        let Limits { context, pool_tokens, block_tokens, .. } = self.limits;
         if self.draining {
             return Err(Refusal::Draining);
         }
@@ -153,17 +132,11 @@ impl Scheduler {
         }
         let need_tokens = submit.prompt.len() as u64 + u64::from(submit.max_tokens);
         if need_tokens > u64::from(context) {
-            return Err(Refusal::TooLong {
-                need_tokens,
-                context,
-            });
+            return Err(Refusal::TooLong { need_tokens, context });
         }
         let whole_blocks = need_tokens.next_multiple_of(u64::from(block_tokens));
         if whole_blocks > pool_tokens {
-            return Err(Refusal::NeverFits {
-                need_tokens,
-                pool_tokens,
-            });
+            return Err(Refusal::NeverFits { need_tokens, pool_tokens });
         }
         let waiting = self.queue.len();
         if waiting >= self.limits.queue {
@@ -224,10 +197,7 @@ impl Scheduler {
         match (&row.live, row.age) {
             (Some(live), _) => {
                 self.running.retain(|&other| other != seq);
-                self.chores.push(Want::Release {
-                    seq,
-                    after: self.in_flight(live.last_step),
-                });
+                self.chores.push(Want::Release { seq, after: self.in_flight(live.last_step) });
             }
             (None, Some(age)) => {
                 self.resuming.remove(&age);
@@ -267,12 +237,7 @@ impl Scheduler {
         }
         let load = |(key, rows): (_, u32)| {
             let running = running.get(&key).copied().unwrap_or(0);
-            KeyLoad {
-                key,
-                running,
-                waiting: rows - running,
-                charged: self.accounts.charged_tokens(key),
-            }
+            KeyLoad { key, running, waiting: rows - running, charged: self.accounts.charged_tokens(key) }
         };
         shot.keys = self.accounts.active().map(load).collect();
         shot

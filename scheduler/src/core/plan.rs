@@ -54,11 +54,7 @@ impl Scheduler {
         self.fit_decodes(&mut decodes, any_prompt);
 
         let rest = self.limits.step_tokens - decodes.len() as u32;
-        let mut budget = if decodes.is_empty() {
-            rest
-        } else {
-            rest.min(self.limits.prefill_chunk)
-        };
+        let mut budget = if decodes.is_empty() { rest } else { rest.min(self.limits.prefill_chunk) };
         let entering = !candidates.is_empty() && !self.admission_short;
         self.share(&mut prompts, &mut budget, entering);
         let takes = self.entrants_chunks(&candidates, &mut budget);
@@ -67,11 +63,7 @@ impl Scheduler {
         }
 
         let mut parts: Vec<Part> = decodes;
-        parts.extend(prompts.iter().filter(|p| p.given > 0).map(|p| Part {
-            seq: p.seq,
-            life: p.life,
-            count: p.given,
-        }));
+        parts.extend(prompts.iter().filter(|p| p.given > 0).map(|p| Part { seq: p.seq, life: p.life, count: p.given }));
         let entrants = self.with_spare(&parts, takes);
         Plan { parts, entrants }
     }
@@ -82,17 +74,8 @@ impl Scheduler {
         for (row, live) in self.live_rows() {
             let (seq, life) = (row.seq(), live.life);
             match row.next(live) {
-                Next::Decode => decodes.push(Part {
-                    seq,
-                    life,
-                    count: 1,
-                }),
-                Next::Prefill(left) => prompts.push(Prompt {
-                    seq,
-                    life,
-                    left,
-                    given: 0,
-                }),
+                Next::Decode => decodes.push(Part { seq, life, count: 1 }),
+                Next::Prefill(left) => prompts.push(Prompt { seq, life, left, given: 0 }),
                 Next::Wait => {}
             }
         }
@@ -110,21 +93,12 @@ impl Scheduler {
     /// Leaves out decoding rows that the step has no room for: those that ran last.
     fn fit_decodes(&self, decodes: &mut Vec<Part>, any_prompt: bool) {
         let step = self.limits.step_tokens;
-        let kept = if any_prompt {
-            self.limits.prefill_chunk.min(step / 2)
-        } else {
-            0
-        };
+        let kept = if any_prompt { self.limits.prefill_chunk.min(step / 2) } else { 0 };
         let room = (step - kept) as usize;
         if decodes.len() <= room {
             return;
         }
-        let last = |part: &Part| {
-            self.rows[&part.seq]
-                .live
-                .as_ref()
-                .and_then(|live| live.last_step)
-        };
+        let last = |part: &Part| self.rows[&part.seq].live.as_ref().and_then(|live| live.last_step);
         let mut by_turn: Vec<Part> = decodes.clone();
         by_turn.sort_by_key(last);
         by_turn.truncate(room);
@@ -161,10 +135,9 @@ impl Scheduler {
     fn entrants_chunks(&self, candidates: &[SeqId], budget: &mut u32) -> Vec<(SeqId, u32)> {
         let mut takes = Vec::new();
         for seq in candidates {
-            let chunk = self.rows[seq]
-                .known()
-                .min(self.limits.prefill_chunk)
-                .min(*budget);
+            let row = &self.rows[seq];
+            let left = row.known() - self.sealed_for(row);
+            let chunk = left.min(self.limits.prefill_chunk).min(*budget);
             if chunk == 0 {
                 break;
             }
@@ -179,21 +152,13 @@ impl Scheduler {
     fn with_spare(&self, parts: &[Part], takes: Vec<(SeqId, u32)>) -> Vec<Entrant> {
         let limits = &self.limits;
         let soon = |row: &Row| {
-            let next_block = row
-                .known()
-                .saturating_add(row.flying)
-                .saturating_add(limits.block_tokens);
+            let next_block = row.known().saturating_add(row.flying).saturating_add(limits.block_tokens);
             limits.blocks_for(next_block.min(row.most()))
         };
         let mut spare = 0;
         for (row, live) in self.live_rows() {
-            let count = parts
-                .iter()
-                .find(|part| part.seq == row.seq())
-                .map_or(0, |part| part.count);
-            let have = limits
-                .blocks_for(live.launched + count)
-                .max(live.table.len() as u32);
+            let count = parts.iter().find(|part| part.seq == row.seq()).map_or(0, |part| part.count);
+            let have = limits.blocks_for(live.launched + count).max(live.table.len() as u32);
             spare += soon(row).saturating_sub(have);
         }
         let mut entrants = Vec::with_capacity(takes.len());
@@ -202,12 +167,8 @@ impl Scheduler {
             let alone = self.running.is_empty() && entrants.is_empty();
             // Beyond its prompt, which the pool looks at itself, the row needs a block to decode into.
             let own = soon(row) - limits.blocks_for(row.known());
-            entrants.push(Entrant {
-                seq,
-                chunk,
-                spare: if alone { 0 } else { spare + own },
-            });
-            spare += soon(row) - limits.blocks_for(chunk);
+            entrants.push(Entrant { seq, chunk, spare: if alone { 0 } else { spare + own } });
+            spare += soon(row) - limits.blocks_for(self.sealed_for(row) + chunk);
         }
         entrants
     }
@@ -242,14 +203,22 @@ impl Scheduler {
             return false;
         }
         let size = self.limits.block_tokens;
-        let length = row.submit.prompt.len() as u32;
-        let worth_it = |other: &Row, sealed: u32| {
-            let shared = row.common(other) / size * size;
-            shared > sealed && shared.saturating_mul(4) >= length
+        let have = self.sealed_for(row);
+        let worth_it = |other: &Row| {
+            let gain = row.common(other, size).saturating_sub(have);
+            gain > 0 && gain.saturating_mul(4) >= row.submit.prompt.len() as u32
         };
-        let prefilling = self.live_rows().any(|(other, live)| {
-            matches!(other.next(live), Next::Prefill(_)) && worth_it(other, live.sealed)
-        });
-        prefilling || chosen.iter().any(|seq| worth_it(&self.rows[seq], 0))
+        self.live_rows().any(|(other, _)| worth_it(other)) || chosen.iter().any(|seq| worth_it(&self.rows[seq]))
+    }
+
+    /// Tokens of the row's prompt that running rows have sealed: so many, at least, it need not compute.
+    fn sealed_for(&self, row: &Row) -> u32 {
+        if !self.limits.prefix_cache {
+            return 0;
+        }
+        let size = self.limits.block_tokens;
+        let shared = |(other, live): (&Row, &Live)| row.common(other, size).min(live.sealed / size * size);
+        let most = self.live_rows().map(shared).max().unwrap_or(0);
+        most.min(row.known() - 1)
     }
 }

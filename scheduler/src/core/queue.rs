@@ -24,13 +24,7 @@ struct Place {
 
 impl Place {
     fn of(row: &Row) -> Place {
-        Place {
-            priority: row.submit.priority,
-            arrival: row.arrival,
-            seq: row.seq(),
-            prompt: row.submit.prompt.len() as u32,
-            weight: row.submit.weight,
-        }
+        Place { priority: row.submit.priority, arrival: row.arrival, seq: row.seq(), prompt: row.submit.prompt.len() as u32, weight: row.submit.weight }
     }
 }
 
@@ -40,10 +34,7 @@ impl Queue {
     }
 
     pub(super) fn push(&mut self, row: &Row) {
-        self.keys
-            .entry(row.submit.key)
-            .or_default()
-            .insert(Place::of(row));
+        self.keys.entry(row.submit.key).or_default().insert(Place::of(row));
         self.len += 1;
     }
 
@@ -60,15 +51,8 @@ impl Queue {
     }
 
     /// All waiting rows in the order of admission: the least charged key next, each row charged its prompt as if it were admitted.
-    pub(super) fn in_order<'a>(
-        &'a self,
-        accounts: &'a Accounts,
-    ) -> impl Iterator<Item = SeqId> + 'a {
-        let mut heads: Vec<_> = self
-            .keys
-            .iter()
-            .map(|(key, places)| (accounts.charged(*key), places.iter().peekable()))
-            .collect();
+    pub(super) fn in_order<'a>(&'a self, accounts: &'a Accounts) -> impl Iterator<Item = SeqId> + 'a {
+        let mut heads: Vec<_> = self.keys.iter().map(|(key, places)| (accounts.charged(*key), places.iter().peekable())).collect();
         std::iter::from_fn(move || {
             let (charged, places) = heads
                 .iter_mut()

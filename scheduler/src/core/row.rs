@@ -75,11 +75,7 @@ impl Row {
             return Next::Decode;
         }
         let left = self.known() - live.launched;
-        if left == 1 && !self.generated.is_empty() {
-            Next::Decode
-        } else {
-            Next::Prefill(left)
-        }
+        if left == 1 && !self.generated.is_empty() { Next::Decode } else { Next::Prefill(left) }
     }
 
     /// Ids at positions `from .. to`, all of them known.
@@ -96,11 +92,7 @@ impl Row {
     /// Input at position `start`. A token that is still on the device was drawn by the step launched last: with at most two
     /// steps in flight, an older step's token has arrived before another step can be launched.
     pub(super) fn input(&self, start: u32, count: u32) -> Input {
-        if start >= self.known() {
-            Input::FromPrevious
-        } else {
-            Input::Tokens(self.ids(start, start + count))
-        }
+        if start >= self.known() { Input::FromPrevious } else { Input::Tokens(self.ids(start, start + count)) }
     }
 
     /// The draw after position `end - 1`, if that is the last one there is.
@@ -111,15 +103,7 @@ impl Row {
         let index = self.drawn();
         let submit = &self.submit;
         let banned = !submit.ignore_eos && index < submit.min_tokens;
-        Some(Draw {
-            sampling: submit.sampling.clone(),
-            index,
-            banned: if banned {
-                submit.stop_ids.to_vec()
-            } else {
-                Vec::new()
-            },
-        })
+        Some(Draw { sampling: submit.sampling.clone(), index, banned: if banned { submit.stop_ids.to_vec() } else { Vec::new() } })
     }
 
     /// Whether `token`, drawn at `index`, ends the row.
@@ -128,9 +112,11 @@ impl Row {
         !submit.ignore_eos && index >= submit.min_tokens && submit.stop_ids.contains(&token)
     }
 
-    /// Tokens of the longest common prefix of two prompts.
-    pub(super) fn common(&self, other: &Row) -> u32 {
-        let (a, b) = (&self.submit.prompt, &other.submit.prompt);
-        a.iter().zip(b.iter()).take_while(|(x, y)| x == y).count() as u32
+    /// Tokens in the full blocks that two prompts begin with alike.
+    pub(super) fn common(&self, other: &Row, block_tokens: u32) -> u32 {
+        let size = block_tokens as usize;
+        let blocks = self.submit.prompt.chunks_exact(size);
+        let others = other.submit.prompt.chunks_exact(size);
+        blocks.zip(others).take_while(|(a, b)| a == b).count() as u32 * block_tokens
     }
 }

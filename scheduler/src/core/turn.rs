@@ -49,11 +49,7 @@ impl Scheduler {
             };
             let tokens = live.launched + part.count;
             if self.limits.blocks_for(tokens) > live.table.len() as u32 {
-                asks.push(Ask::Grow {
-                    seq: part.seq,
-                    life: part.life,
-                    tokens,
-                });
+                asks.push(Ask::Grow { seq: part.seq, life: part.life, tokens });
             }
         }
         asks
@@ -70,16 +66,8 @@ impl Scheduler {
         list.extend(asked.iter().filter_map(|ask| self.want(ask)));
         asks.extend(asked);
         self.turn += 1;
-        self.open = Some(Open {
-            turn: self.turn,
-            asks,
-            parts,
-            stale: false,
-        });
-        Wants {
-            turn: self.turn,
-            list,
-        }
+        self.open = Some(Open { turn: self.turn, asks, parts, stale: false });
+        Wants { turn: self.turn, list }
     }
 
     fn want(&self, ask: &Ask) -> Option<Want> {
@@ -88,17 +76,8 @@ impl Scheduler {
             Ask::Grow { seq, tokens, .. } => Some(Want::Grow { seq, tokens }),
             Ask::Admit(Entrant { seq, chunk, spare }) => {
                 let row = &self.rows[&seq];
-                let prompt = if row.generated.is_empty() {
-                    row.submit.prompt.clone()
-                } else {
-                    row.ids(0, row.known()).into()
-                };
-                Some(Want::Admit {
-                    seq,
-                    prompt,
-                    chunk,
-                    spare,
-                })
+                let prompt = if row.generated.is_empty() { row.submit.prompt.clone() } else { row.ids(0, row.known()).into() };
+                Some(Want::Admit { seq, prompt, chunk, spare })
             }
         }
     }
@@ -118,17 +97,8 @@ impl Scheduler {
         let rest = open.asks.get(settled.grants.len()..).unwrap_or(&[]);
         for (ask, grant) in open.asks.iter().zip(settled.grants) {
             match (ask, grant) {
-                (Ask::Grow { seq, life, .. }, Grant::Grown { new, .. }) => {
-                    self.grown(*seq, *life, new)
-                }
-                (
-                    Ask::Admit(entrant),
-                    Grant::Admitted {
-                        cached,
-                        table,
-                        copies: made,
-                    },
-                ) => {
+                (Ask::Grow { seq, life, .. }, Grant::Grown { new, .. }) => self.grown(*seq, *life, new),
+                (Ask::Admit(entrant), Grant::Admitted { cached, table, copies: made }) => {
                     if let Some(part) = self.admitted(entrant, cached, table, now_us) {
                         parts.push(part);
                         copies.extend(made);
@@ -147,11 +117,7 @@ impl Scheduler {
     }
 
     fn live(&mut self, seq: SeqId, life: u64) -> Option<&mut Live> {
-        self.rows
-            .get_mut(&seq)?
-            .live
-            .as_mut()
-            .filter(|live| live.life == life)
+        self.rows.get_mut(&seq)?.live.as_mut().filter(|live| live.life == life)
     }
 
     /// A row that ended meanwhile has its release among the chores already: it gives these blocks back too.
@@ -162,13 +128,7 @@ impl Scheduler {
     }
 
     /// The row runs. None if it was cancelled meanwhile: then its blocks go back.
-    fn admitted(
-        &mut self,
-        entrant: &Entrant,
-        cached: u32,
-        table: Vec<BlockId>,
-        now_us: u64,
-    ) -> Option<Part> {
+    fn admitted(&mut self, entrant: &Entrant, cached: u32, table: Vec<BlockId>, now_us: u64) -> Option<Part> {
         let seq = entrant.seq;
         let Some(row) = self.rows.get_mut(&seq) else {
             self.chores.push(Want::Release { seq, after: None });
@@ -176,56 +136,30 @@ impl Scheduler {
         };
         self.lives += 1;
         let life = self.lives;
-        row.live = Some(Live {
-            life,
-            table,
-            launched: cached,
-            sealed: cached,
-            last_step: None,
-        });
+        row.live = Some(Live { life, table, launched: cached, sealed: cached, last_step: None });
         let left = row.known() - cached;
         if let Some(age) = row.age {
             self.resuming.remove(&age);
             self.recomputed_tokens += u64::from(left);
-            self.events.push(Event::Resumed {
-                seq,
-                cached,
-                recomputed: left,
-            });
+            self.events.push(Event::Resumed { seq, cached, recomputed: left });
         } else {
             self.ages += 1;
             row.age = Some(self.ages);
             row.counts.cached = cached;
             self.queue.remove(row);
-            self.accounts
-                .charge_prompt(row.submit.key, row.counts.prompt);
+            self.accounts.charge_prompt(row.submit.key, row.counts.prompt);
             let wait_us = now_us.saturating_sub(row.arrived_us);
-            self.events.push(Event::Admitted {
-                seq,
-                cached,
-                wait_us,
-            });
+            self.events.push(Event::Admitted { seq, cached, wait_us });
         }
         let age = row.age;
-        let place = self
-            .running
-            .partition_point(|other| self.rows[other].age < age);
+        let place = self.running.partition_point(|other| self.rows[other].age < age);
         self.running.insert(place, seq);
-        Some(Part {
-            seq,
-            life,
-            count: entrant.chunk.min(left),
-        })
+        Some(Part { seq, life, count: entrant.chunk.min(left) })
     }
 
     /// A running row's growth fell short. If blocks come back with a step in flight, the rows that need blocks wait for them;
     /// otherwise the youngest row makes room, and the rest of the list is asked for again, without admissions.
-    fn make_room(
-        &mut self,
-        short: (SeqId, u64, u32),
-        rest: &[Ask],
-        parts: &[Part],
-    ) -> Option<Wants> {
+    fn make_room(&mut self, short: (SeqId, u64, u32), rest: &[Ask], parts: &[Part]) -> Option<Wants> {
         let (seq, life, tokens) = short;
         let needed = self.limits.blocks_for(tokens);
         let have = self.live(seq, life).map(|live| live.table.len() as u32);
@@ -242,27 +176,17 @@ impl Scheduler {
             Ask::Chore | Ask::Admit(_) => false,
         };
         let asks = rest.iter().filter(grows).copied().collect();
-        let parts = parts
-            .iter()
-            .filter(|part| self.is_live(part.seq, part.life))
-            .copied()
-            .collect();
+        let parts = parts.iter().filter(|part| self.is_live(part.seq, part.life)).copied().collect();
         Some(self.open(asks, parts))
     }
 
     fn is_live(&self, seq: SeqId, life: u64) -> bool {
-        self.rows
-            .get(&seq)
-            .and_then(|row| row.live.as_ref())
-            .is_some_and(|live| live.life == life)
+        self.rows.get(&seq).and_then(|row| row.live.as_ref()).is_some_and(|live| live.life == life)
     }
 
     /// The youngest row gives its blocks back and goes to the front of the queue. Never the oldest (S5), hence progress.
     fn preempt(&mut self, seq: SeqId) {
-        assert!(
-            self.running.first() != Some(&seq),
-            "S5: {seq:?} is the oldest row"
-        );
+        assert!(self.running.first() != Some(&seq), "S5: {seq:?} is the oldest row");
         let Some(row) = self.rows.get_mut(&seq) else {
             return;
         };
@@ -270,11 +194,10 @@ impl Scheduler {
         row.counts.preemptions += 1;
         self.resuming.extend(row.age.map(|age| (age, seq)));
         self.running.retain(|&other| other != seq);
-        self.chores.push(Want::Release {
-            seq,
-            after: self.in_flight(last_step),
-        });
+        self.chores.push(Want::Release { seq, after: self.in_flight(last_step) });
         self.events.push(Event::Preempted { seq });
+        // Should this turn come to nothing, the next one has other rows to plan for.
+        self.stalled = false;
     }
 
     /// Makes a step of those parts whose rows still run and have the blocks.
@@ -295,20 +218,8 @@ impl Scheduler {
             };
             let table = table.to_vec();
             let draw = row.draw(end);
-            flown.push(Flown {
-                seq: part.seq,
-                life: part.life,
-                start,
-                end,
-                draws: draw.is_some(),
-            });
-            rows.push(StepRow {
-                seq: part.seq,
-                input: row.input(start, part.count),
-                start,
-                table,
-                draw,
-            });
+            flown.push(Flown { seq: part.seq, life: part.life, start, end, draws: draw.is_some() });
+            rows.push(StepRow { seq: part.seq, input: row.input(start, part.count), start, table, draw });
             row.flying += u32::from(flown.last().is_some_and(|flown| flown.draws));
             if let Some(live) = &mut row.live {
                 (live.launched, live.last_step) = (end, Some(id));

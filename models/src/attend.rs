@@ -1,0 +1,190 @@
+//! The KV pool on the device, and the only place that knows rows: `attend`.
+//!
+//! A layer's K and V are each one array `[slots, kv_heads * head_dim]`, a slot being block × 32 + offset, allocated once.
+//! Writing is a scatter that MLX does in place, because the pool's array is held here and nowhere else.
+
+use crate::mlx::Res;
+use crate::packing::{Chunk, DecodeGroup, Packing};
+use kv::step::BLOCK_TOKENS;
+use kv::BlockId;
+use mlx_rs::fast::{ScaledDotProductAttentionMask as Mask, scaled_dot_product_attention};
+use mlx_rs::ops::indexing::{IndexOp, scatter_single, take_axis};
+use mlx_rs::{Array, Dtype, ops};
+
+/// Sizes that attention needs of a model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Shape {
+    pub heads: i32,
+    pub kv_heads: i32,
+    pub head_dim: i32,
+    /// A layer's window in tokens; one entry a layer.
+    pub windows: Vec<Option<usize>>,
+}
+
+/// K and V of every layer.
+#[derive(Debug)]
+pub struct Pool {
+    shape: Shape,
+    k: Vec<Array>,
+    v: Vec<Array>,
+}
+
+/// A step's index arrays, made once and used by every layer.
+#[derive(Debug)]
+pub struct Rows {
+    slots: Array,
+    groups: Vec<Group>,
+    chunks: Vec<ChunkRows>,
+}
+
+#[derive(Debug)]
+struct Group {
+    at: DecodeGroup,
+    keys: Array,
+    /// True where a key counts, `[rows, 1, 1, longest]`; None when all rows are of one length.
+    mask: Option<Array>,
+}
+
+#[derive(Debug)]
+struct ChunkRows {
+    at: Chunk,
+    /// None: all keys are in this step.
+    keys: Option<Array>,
+}
+
+fn indices(v: &[u32], shape: &[i32]) -> Array {
+    Array::from_slice(v, shape)
+}
+
+impl Rows {
+    pub fn new(p: &Packing) -> Rows {
+        let group = |g: &DecodeGroup| {
+            let (rows, width) = (g.lengths.len() as i32, g.lengths[0]);
+            let ragged = g.lengths.iter().any(|l| *l != width);
+            let mask = ragged.then(|| {
+                let cells: Vec<bool> = g.lengths.iter().flat_map(|l| (0..width).map(move |k| k < *l)).collect();
+                Array::from_slice(&cells, &[rows, 1, 1, width as i32])
+            });
+            Group { keys: indices(&g.slots, &[g.slots.len() as i32]), mask, at: g.clone() }
+        };
+        let chunk = |c: &Chunk| ChunkRows { keys: (!c.slots.is_empty()).then(|| indices(&c.slots, &[c.slots.len() as i32])), at: c.clone() };
+        Rows {
+            slots: indices(&p.slots, &[p.slots.len() as i32]),
+            groups: p.decode.iter().map(group).collect(),
+            chunks: p.chunks.iter().map(chunk).collect(),
+        }
+    }
+}
+
+impl Pool {
+    /// Zeroed pools for blocks `0..=blocks`; block 0 is never handed out and stays zero.
+    pub fn new(shape: Shape, blocks: u32, dtype: Dtype) -> Res<Pool> {
+        let slots = (blocks as i32 + 1) * BLOCK_TOKENS as i32;
+        let one = || {
+            let a = ops::zeros_dtype(&[slots, shape.kv_heads * shape.head_dim], dtype)?;
+            a.eval()?;
+            Ok(a)
+        };
+        let all = || (0..shape.windows.len()).map(|_| one()).collect::<Res<Vec<Array>>>();
+        Ok(Pool { k: all()?, v: all()?, shape })
+    }
+
+    /// Copies whole blocks in every layer: copy-on-write.
+    pub fn copy_blocks(&mut self, copies: &[(BlockId, BlockId)]) -> Res<()> {
+        if copies.is_empty() {
+            return Ok(());
+        }
+        let slots = |pick: fn(&(BlockId, BlockId)) -> BlockId| {
+            let v: Vec<u32> = copies.iter().flat_map(|c| (0..BLOCK_TOKENS).map(move |o| pick(c).0 * BLOCK_TOKENS + o)).collect();
+            indices(&v, &[v.len() as i32])
+        };
+        let (from, to) = (slots(|c| c.0), slots(|c| c.1));
+        for pool in self.k.iter_mut().chain(&mut self.v) {
+            let rows = take_axis(&*pool, &from, 0)?;
+            write(pool, &to, &rows)?;
+        }
+        Ok(())
+    }
+
+    /// Writes this step's `k` and `v` `[T, kv_heads, head_dim]` of a layer, then attends: `q` `[T, heads, head_dim]` →
+    /// `[T, heads * head_dim]`.
+    pub fn attend(&mut self, layer: usize, q: &Array, k: &Array, v: &Array, rows: &Rows) -> Res<Array> {
+        let t = q.dim(0);
+        let width = self.shape.kv_heads * self.shape.head_dim;
+        write(&mut self.k[layer], &rows.slots, &k.reshape(&[t, width])?)?;
+        write(&mut self.v[layer], &rows.slots, &v.reshape(&[t, width])?)?;
+        let window = self.shape.windows[layer];
+        let mut out = Vec::with_capacity(rows.groups.len() + rows.chunks.len());
+        for g in &rows.groups {
+            out.push(self.decode(layer, q, g, window)?);
+        }
+        for c in &rows.chunks {
+            out.push(self.chunk(layer, q, k, v, c, window)?);
+        }
+        if out.len() == 1 { Ok(out.remove(0)) } else { ops::concatenate(&out, 0) }
+    }
+
+    /// Keys `[rows, kv_heads, L, head_dim]` of gathered slots.
+    fn gather(&self, pool: &Array, slots: &Array, rows: i32) -> Res<Array> {
+        let length = slots.dim(0) / rows;
+        take_axis(pool, slots, 0)?.reshape(&[rows, length, self.shape.kv_heads, self.shape.head_dim])?.transpose_axes(&[0, 2, 1, 3])
+    }
+
+    /// One token a row. The heads that share a K head stand as its queries, so that each K head is one matrix product.
+    fn decode(&self, layer: usize, q: &Array, g: &Group, window: Option<usize>) -> Res<Array> {
+        let (rows, first) = (g.at.lengths.len() as i32, g.at.first as i32);
+        let s = &self.shape;
+        let k = self.gather(&self.k[layer], &g.keys, rows)?;
+        let v = self.gather(&self.v[layer], &g.keys, rows)?;
+        let q = q.index(first..first + rows).reshape(&[rows, s.kv_heads, s.heads / s.kv_heads, s.head_dim])?;
+        let windowed = window.filter(|w| g.at.lengths[0] as usize > *w).map(|w| window_mask(&g.at.lengths, w));
+        let mask = windowed.as_ref().or(g.mask.as_ref());
+        let out = scaled_dot_product_attention(&q, &k, &v, self.scale(), mask.map(Mask::Array), None)?;
+        out.reshape(&[rows, s.heads * s.head_dim])
+    }
+
+    /// A row's chunk against its own prefix, causally.
+    fn chunk(&self, layer: usize, q: &Array, k: &Array, v: &Array, c: &ChunkRows, window: Option<usize>) -> Res<Array> {
+        let (first, count) = (c.at.first as i32, c.at.count as i32);
+        let s = &self.shape;
+        let own = |a: &Array, heads: i32| a.index(first..first + count).reshape(&[1, count, heads, s.head_dim])?.transpose_axes(&[0, 2, 1, 3]);
+        let (k, v) = match &c.keys {
+            Some(slots) => (self.gather(&self.k[layer], slots, 1)?, self.gather(&self.v[layer], slots, 1)?),
+            None => (own(k, s.kv_heads)?, own(v, s.kv_heads)?),
+        };
+        let total = (c.at.start + c.at.count) as usize;
+        let windowed = window.filter(|w| total > *w).map(|w| chunk_window_mask(c.at.start, c.at.count, w));
+        let mask = windowed.as_ref().map_or(Mask::Causal, Mask::Array);
+        let out = scaled_dot_product_attention(&own(q, s.heads)?, &k, &v, self.scale(), Some(mask), None)?;
+        out.transpose_axes(&[0, 2, 1, 3])?.reshape(&[count, s.heads * s.head_dim])
+    }
+
+    fn scale(&self) -> f32 {
+        (self.shape.head_dim as f32).powf(-0.5)
+    }
+
+    /// Every array of the pool, for evaluating what a step wrote.
+    pub fn arrays(&self) -> impl Iterator<Item = &Array> {
+        self.k.iter().chain(&self.v)
+    }
+}
+
+/// `pool[slots] = rows`, in place: the old array is given up before the new one is evaluated.
+fn write(pool: &mut Array, slots: &Array, rows: &Array) -> Res<()> {
+    let updates = rows.as_dtype(pool.dtype())?.expand_dims(1)?;
+    *pool = scatter_single(&*pool, slots, &updates, 0)?;
+    Ok(())
+}
+
+/// A query at position p sees keys above p - window (mlx-lm `create_causal_mask`).
+fn window_mask(lengths: &[u32], window: usize) -> Array {
+    let width = lengths[0];
+    let cells: Vec<bool> = lengths.iter().flat_map(|l| (0..width).map(move |k| k < *l && (k as usize) + window >= *l as usize)).collect();
+    Array::from_slice(&cells, &[lengths.len() as i32, 1, 1, width as i32])
+}
+
+fn chunk_window_mask(start: u32, count: u32, window: usize) -> Array {
+    let total = start + count;
+    let cells: Vec<bool> = (start..total).flat_map(|p| (0..total).map(move |k| k <= p && (k as usize) + window > p as usize)).collect();
+    Array::from_slice(&cells, &[1, 1, count as i32, total as i32])
+}

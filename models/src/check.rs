@@ -1,0 +1,92 @@
+//! Holds a model against recorded logits of the oracle: how a port of a family is proven, on any device.
+//!
+//! A folder is what `oracle/tiny.py` writes: config.json, model.safetensors, golden.safetensors with, for each prompt i,
+//! `ids_i`, `logits_i` (f32, every position of one solo prefill) and `greedy_i`.
+
+mod golden;
+mod run;
+
+pub use golden::{Golden, Prompt};
+pub use run::{Layout, Outcome, play};
+
+use crate::engine::EngineError;
+use crate::mlx::DeviceChoice;
+use crate::mlx_engine::{OpenOptions, Opened};
+use crate::model::Model;
+use crate::weights::Float;
+use std::path::Path;
+
+/// Largest error in f32, over the spread of the recorded logits (parity tier L1).
+pub const TOLERANCE_F32: f32 = 1e-4;
+
+/// One way of running the prompts, and how far it was from the recording.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Line {
+    pub what: String,
+    /// Largest |error| over the spread, over all positions and prompts.
+    pub error: f32,
+    pub tolerance: f32,
+    /// Greedy ids compared equal, and how many there were to compare before one was too close to call.
+    pub greedy: Result<usize, String>,
+}
+
+impl Line {
+    pub fn ok(&self) -> bool {
+        self.error <= self.tolerance && self.greedy.is_ok()
+    }
+}
+
+impl std::fmt::Display for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let greedy = match &self.greedy {
+            Ok(n) => format!("{n} greedy ids equal"),
+            Err(why) => why.clone(),
+        };
+        let verdict = if self.ok() { "ok" } else { "FAILED" };
+        write!(f, "{:<16} largest error {:.2e} of the spread (at most {:.0e}), {greedy}: {verdict}", self.what, self.error, self.tolerance)
+    }
+}
+
+/// Blocks that are enough for every recorded prompt and its answer, with room to scatter.
+const BLOCKS: u32 = 64;
+
+/// Runs every check on one folder.
+pub fn check(dir: &Path, device: DeviceChoice, dtype: Option<Float>) -> Result<Vec<Line>, EngineError> {
+    let golden = Golden::read(&dir.join("golden.safetensors"))?;
+    let mut model = Opened::open(&OpenOptions { path: dir.to_owned(), name: None, device, dtype })?.into_model();
+    golden.fits(&model)?;
+    model.make_pool(BLOCKS)?;
+    let tolerance = TOLERANCE_F32;
+    let all: Vec<usize> = (0..golden.prompts.len()).collect();
+    let solo: Vec<Vec<usize>> = all.iter().map(|i| vec![*i]).collect();
+    let mut lines = Vec::new();
+    let ways: [(&str, Vec<Vec<usize>>, Option<usize>, Layout); 6] = [
+        ("solo", solo.clone(), None, Layout::InOrder),
+        ("one batch", vec![all], None, Layout::InOrder),
+        ("chunks of 1", solo.clone(), Some(1), Layout::InOrder),
+        ("chunks of 7", solo.clone(), Some(7), Layout::InOrder),
+        ("chunks of 32", solo.clone(), Some(32), Layout::InOrder),
+        ("scattered blocks", solo, None, Layout::Scattered),
+    ];
+    for (what, batches, chunk, layout) in ways {
+        lines.push(line(&mut model, &golden, what, &batches, chunk, layout, tolerance)?);
+    }
+    Ok(lines)
+}
+
+fn line(model: &mut Model, golden: &Golden, what: &str, batches: &[Vec<usize>], chunk: Option<usize>, layout: Layout, tolerance: f32) -> Result<Line, EngineError> {
+    let (mut error, mut equal, mut wrong) = (0f32, 0, None);
+    for batch in batches {
+        let prompts: Vec<&Prompt> = batch.iter().map(|i| &golden.prompts[*i]).collect();
+        for (p, out) in prompts.iter().zip(play(model, &prompts, chunk, layout)?) {
+            let e = p.error(&out.logits);
+            // NaN must not pass for a small error.
+            error = if e.is_nan() { f32::INFINITY } else { error.max(e) };
+            match p.greedy_equal(&out, tolerance) {
+                Ok(n) => equal += n,
+                Err(why) => wrong = wrong.or(Some(why)),
+            }
+        }
+    }
+    Ok(Line { what: what.to_owned(), error, tolerance, greedy: wrong.map_or(Ok(equal), Err) })
+}

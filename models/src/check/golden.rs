@@ -1,0 +1,104 @@
+//! Recorded prompts: ids, logits at every position, greedy ids.
+
+use super::run::Outcome;
+use crate::engine::EngineError;
+use crate::model::Model;
+use safetensors::{Dtype, SafeTensors};
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Golden {
+    file: PathBuf,
+    pub prompts: Vec<Prompt>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prompt {
+    pub ids: Vec<u32>,
+    /// `[positions, vocab]`, row-major.
+    pub logits: Vec<f32>,
+    pub vocab: usize,
+    pub greedy: Vec<u32>,
+}
+
+impl Golden {
+    pub fn read(file: &Path) -> Result<Golden, EngineError> {
+        let bad = |reason: String| EngineError::Load { file: file.to_owned(), reason };
+        let bytes = std::fs::read(file).map_err(|e| bad(format!("cannot be read: {e}")))?;
+        let tensors = SafeTensors::deserialize(&bytes).map_err(|e| bad(format!("is no safetensors file: {e}")))?;
+        let mut prompts = Vec::new();
+        while tensors.tensor(&format!("ids_{}", prompts.len())).is_ok() {
+            prompts.push(prompt(&tensors, prompts.len()).map_err(bad)?);
+        }
+        if prompts.is_empty() {
+            return Err(bad("has no tensor ids_0: it is not a recording of the oracle".to_owned()));
+        }
+        Ok(Golden { file: file.to_owned(), prompts })
+    }
+
+    /// The recording must be of this model's vocabulary and within its context.
+    pub fn fits(&self, model: &Model) -> Result<(), EngineError> {
+        let bad = |reason: String| EngineError::Load { file: self.file.clone(), reason };
+        for (i, p) in self.prompts.iter().enumerate() {
+            if p.vocab != model.config.vocab {
+                return Err(bad(format!("tensor logits_{i} has {} columns, config.json's vocab_size is {}", p.vocab, model.config.vocab)));
+            }
+            if p.ids.len() + p.greedy.len() > 512 {
+                return Err(bad(format!("tensor ids_{i} and greedy_{i} have {} positions together: 512 are allowed", p.ids.len() + p.greedy.len())));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn prompt(t: &SafeTensors, i: usize) -> Result<Prompt, String> {
+    let ids = integers(t, &format!("ids_{i}"))?;
+    let greedy = integers(t, &format!("greedy_{i}"))?;
+    let name = format!("logits_{i}");
+    let z = t.tensor(&name).map_err(|e| format!("tensor {name}: {e}"))?;
+    let [positions, vocab] = z.shape()[..] else { return Err(format!("tensor {name} has shape {:?}: [positions, vocab] is needed", z.shape())) };
+    if z.dtype() != Dtype::F32 || positions != ids.len() || ids.is_empty() {
+        return Err(format!("tensor {name} is {:?} of shape {:?}: F32 of [{}, vocab] is needed", z.dtype(), z.shape(), ids.len()));
+    }
+    let logits = z.data().chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+    Ok(Prompt { ids, logits, vocab, greedy })
+}
+
+fn integers(t: &SafeTensors, name: &str) -> Result<Vec<u32>, String> {
+    let v = t.tensor(name).map_err(|e| format!("tensor {name}: {e}"))?;
+    let four = |b: &[u8]| i64::from(i32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+    let all: Vec<i64> = match v.dtype() {
+        Dtype::I32 | Dtype::U32 => v.data().chunks_exact(4).map(four).collect(),
+        Dtype::I64 => v.data().chunks_exact(8).map(|b| i64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]])).collect(),
+        other => return Err(format!("tensor {name} is of type {other:?}: I32, U32 and I64 are allowed")),
+    };
+    all.into_iter().map(|x| u32::try_from(x).map_err(|_| format!("tensor {name} holds {x}, which is no token id"))).collect()
+}
+
+impl Prompt {
+    /// Largest minus smallest recorded logit.
+    pub fn spread(&self) -> f32 {
+        let (lo, hi) = self.logits.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(lo, hi), x| (lo.min(*x), hi.max(*x)));
+        hi - lo
+    }
+
+    /// Largest |error| over the spread; NaN if any logit is.
+    pub fn error(&self, logits: &[f32]) -> f32 {
+        assert_eq!(logits.len(), self.logits.len(), "logits at every position");
+        let worst = logits.iter().zip(&self.logits).map(|(a, b)| (a - b).abs()).fold(0f32, |m, e| if e.is_nan() || m.is_nan() { f32::NAN } else { m.max(e) });
+        worst / self.spread()
+    }
+
+    /// How many greedy ids agree. A disagreement counts only when our two best logits were further apart than rounding may
+    /// bring them; a closer one ends the comparison.
+    pub fn greedy_equal(&self, out: &Outcome, tolerance: f32) -> Result<usize, String> {
+        for (n, (want, got)) in self.greedy.iter().zip(&out.greedy).enumerate() {
+            if want == got {
+                continue;
+            }
+            let gap = out.gaps[n] / self.spread();
+            return if gap <= 2.0 * tolerance { Ok(n) } else { Err(format!("greedy id {n} is {got}, recorded {want} (gap {gap:.1e} of the spread)")) };
+        }
+        Ok(self.greedy.len())
+    }
+}

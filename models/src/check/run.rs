@@ -1,0 +1,133 @@
+//! Plays prompts through a model as steps, in a chosen layout, and collects logits and greedy ids.
+
+use super::golden::Prompt;
+use crate::engine::EngineError;
+use crate::model::{Model, failed};
+use kv::step::BLOCK_TOKENS;
+use kv::{BlockId, Input, SeqId, Step, StepId, StepRow};
+
+/// Which blocks a sequence gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    InOrder,
+    /// Spread over the pool, out of order.
+    Scattered,
+}
+
+/// What a prompt gave.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// `[positions, vocab]`.
+    pub logits: Vec<f32>,
+    pub greedy: Vec<u32>,
+    /// Distance of the two best logits at each greedy id.
+    pub gaps: Vec<f32>,
+}
+
+struct Row<'a> {
+    prompt: &'a Prompt,
+    table: Vec<BlockId>,
+    done: usize,
+    out: Outcome,
+}
+
+impl Row<'_> {
+    /// The next tokens to feed, if any.
+    fn next(&self, chunk: Option<usize>) -> Option<Vec<u32>> {
+        let ids = &self.prompt.ids;
+        if self.done < ids.len() {
+            let end = chunk.map_or(ids.len(), |c| (self.done + c).min(ids.len()));
+            return Some(ids[self.done..end].to_vec());
+        }
+        // The last greedy id was drawn from what came before it; feeding it would prove nothing more.
+        let fed = self.done - ids.len();
+        (fed + 1 < self.prompt.greedy.len()).then(|| vec![self.out.greedy[fed]])
+    }
+}
+
+/// Runs all prompts of one batch together, each prompt whole or in chunks, then its greedy continuation.
+pub fn play(model: &mut Model, prompts: &[&Prompt], chunk: Option<usize>, layout: Layout) -> Result<Vec<Outcome>, EngineError> {
+    let mut tables = Tables::new(layout);
+    let mut rows: Vec<Row> = prompts
+        .iter()
+        .map(|p| Row { prompt: p, table: tables.take(p.ids.len() + p.greedy.len()), done: 0, out: Outcome { logits: Vec::new(), greedy: Vec::new(), gaps: Vec::new() } })
+        .collect();
+    for id in 1.. {
+        let inputs: Vec<(usize, Vec<u32>)> = rows.iter().enumerate().filter_map(|(i, r)| r.next(chunk).map(|t| (i, t))).collect();
+        if inputs.is_empty() {
+            break;
+        }
+        step(model, &mut rows, inputs, id)?;
+    }
+    Ok(rows.into_iter().map(|r| r.out).collect())
+}
+
+fn step(model: &mut Model, rows: &mut [Row], inputs: Vec<(usize, Vec<u32>)>, id: u64) -> Result<(), EngineError> {
+    let step_row = |(i, ids): &(usize, Vec<u32>)| {
+        let r = &rows[*i];
+        let blocks = (r.done + ids.len()).div_ceil(BLOCK_TOKENS as usize);
+        StepRow { seq: SeqId(*i as u64), input: Input::Tokens(ids.clone()), start: r.done as u32, table: r.table[..blocks].to_vec(), draw: None }
+    };
+    let step = Step { id: StepId(id), copies: Vec::new(), rows: inputs.iter().map(step_row).collect() };
+    let passed = model.pass(&step, None)?;
+    let all: Vec<u32> = (0..passed.packing.positions.len() as u32).collect();
+    let logits = model.logits(&passed, &all)?;
+    mlx_rs::transforms::eval(model.written().chain([&logits])).map_err(failed)?;
+    let flat = logits.as_slice::<f32>();
+    let mut at = 0;
+    for &n in &passed.packing.order {
+        let (i, ids) = &inputs[n];
+        let row = &mut rows[*i];
+        let vocab = row.prompt.vocab;
+        let mine = &flat[at * vocab..(at + ids.len()) * vocab];
+        at += ids.len();
+        if row.done < row.prompt.ids.len() {
+            row.out.logits.extend_from_slice(mine);
+        }
+        row.done += ids.len();
+        if row.done >= row.prompt.ids.len() {
+            let (best, gap) = best(&mine[mine.len() - vocab..]);
+            row.out.greedy.push(best);
+            row.out.gaps.push(gap);
+        }
+    }
+    Ok(())
+}
+
+/// Index of the largest, the first of equals, and its distance to the next.
+fn best(z: &[f32]) -> (u32, f32) {
+    let (mut top, mut second) = ((0, f32::NEG_INFINITY), f32::NEG_INFINITY);
+    for (i, x) in z.iter().enumerate() {
+        if *x > top.1 {
+            second = top.1;
+            top = (i as u32, *x);
+        } else if *x > second {
+            second = *x;
+        }
+    }
+    (top.0, top.1 - second)
+}
+
+/// Hands out blocks; block 0 is nobody's.
+struct Tables {
+    layout: Layout,
+    next: u32,
+}
+
+impl Tables {
+    fn new(layout: Layout) -> Tables {
+        Tables { layout, next: 0 }
+    }
+
+    fn take(&mut self, positions: usize) -> Vec<BlockId> {
+        let count = positions.div_ceil(BLOCK_TOKENS as usize) as u32;
+        let from = self.next;
+        self.next += count;
+        let place = |n: u32| match self.layout {
+            Layout::InOrder => n + 1,
+            // 27 and 64 share no factor, so that this visits every block once, far from its neighbours.
+            Layout::Scattered => (n * 27 + 40) % super::BLOCKS + 1,
+        };
+        (from..self.next).map(|n| BlockId(place(n))).collect()
+    }
+}

@@ -1,0 +1,142 @@
+//! Llama and its near kin: qwen2 (biases on q, k, v) and qwen3 (norms on q and k).
+//!
+//! Oracle: mlx-lm's `models/{llama,qwen2,qwen3}.py`. Every layer is pre-norm attention, then pre-norm SwiGLU.
+
+use crate::attend::{Pool, Rows};
+use crate::config::{Config, Family};
+use crate::engine::EngineError;
+use crate::mlx::Res;
+use crate::rope::Angles;
+use crate::weights::{Embedding, Linear, Loader};
+use mlx_rs::fast::rms_norm;
+use mlx_rs::ops::indexing::{Ellipsis, IndexOp};
+use mlx_rs::{Array, Dtype, nn, ops};
+
+/// All weights of a model.
+#[derive(Debug)]
+pub struct Llama {
+    heads: i32,
+    kv_heads: i32,
+    head_dim: i32,
+    intermediate: i32,
+    eps: f32,
+    embed: Embedding,
+    layers: Vec<Layer>,
+    norm: Array,
+    /// None: tied to the embedding.
+    head: Option<Linear>,
+}
+
+#[derive(Debug)]
+struct Layer {
+    attention_norm: Array,
+    /// q, k and v as one matrix.
+    qkv: Linear,
+    /// qwen3: over head_dim, before the rotation.
+    qk_norm: Option<(Array, Array)>,
+    out: Linear,
+    mlp_norm: Array,
+    /// gate and up as one matrix.
+    gate_up: Linear,
+    down: Linear,
+}
+
+impl Llama {
+    pub fn load(c: &Config, from: &Loader) -> Result<Llama, EngineError> {
+        let tied = c.tied.unwrap_or_else(|| !from.source.has("lm_head", "weight"));
+        let head = if tied { None } else { Some(from.linear(&[("lm_head".to_owned(), c.vocab)], c.hidden, false)?) };
+        Ok(Llama {
+            heads: c.heads as i32,
+            kv_heads: c.kv_heads as i32,
+            head_dim: c.head_dim as i32,
+            intermediate: c.intermediate as i32,
+            eps: c.norm_eps,
+            embed: from.embedding("model.embed_tokens", c.vocab, c.hidden)?,
+            layers: (0..c.layers).map(|i| Layer::load(c, from, i)).collect::<Result<_, _>>()?,
+            norm: from.norm("model.norm", c.hidden)?,
+            head,
+        })
+    }
+
+    /// The type of activations, and of K and V.
+    pub fn dtype(&self) -> Dtype {
+        self.embed.dtype()
+    }
+
+    pub fn bytes(&self) -> u64 {
+        let layer = |l: &Layer| l.qkv.bytes() + l.out.bytes() + l.gate_up.bytes() + l.down.bytes();
+        self.embed.bytes() + self.layers.iter().map(layer).sum::<u64>() + self.head.as_ref().map_or(0, Linear::bytes)
+    }
+
+    /// ids `[T]` → hidden states `[T, hidden]` after the last layer, before the last norm.
+    pub fn forward(&self, ids: &Array, angles: &Angles, rows: &Rows, pool: &mut Pool) -> Res<Array> {
+        let mut x = self.embed.look_up(ids)?;
+        for (i, layer) in self.layers.iter().enumerate() {
+            let normed = rms_norm(&x, Some(&layer.attention_norm), self.eps)?;
+            let (q, k, v) = self.project(layer, &normed, angles)?;
+            let attended = pool.attend(i, &q, &k, &v, rows)?;
+            x = ops::add(&x, layer.out.apply(&attended)?)?;
+            let normed = rms_norm(&x, Some(&layer.mlp_norm), self.eps)?;
+            x = ops::add(&x, self.mlp(layer, &normed)?)?;
+        }
+        Ok(x)
+    }
+
+    /// hidden `[R, hidden]` → logits `[R, vocab]` in f32.
+    pub fn logits(&self, hidden: &Array) -> Res<Array> {
+        let x = rms_norm(hidden, Some(&self.norm), self.eps)?;
+        let z = match &self.head {
+            Some(head) => head.apply(&x)?,
+            None => self.embed.as_head(&x)?,
+        };
+        z.as_dtype(Dtype::Float32)
+    }
+
+    /// q `[T, heads, head_dim]`, k and v `[T, kv_heads, head_dim]`, rotated.
+    fn project(&self, layer: &Layer, x: &Array, angles: &Angles) -> Res<(Array, Array, Array)> {
+        let (h, kv, d) = (self.heads, self.kv_heads, self.head_dim);
+        let all = layer.qkv.apply(x)?.reshape(&[x.dim(0), h + 2 * kv, d])?;
+        let v = all.index((.., h + kv.., ..));
+        let (q, k) = match &layer.qk_norm {
+            None => {
+                // One rotation for both: they differ in nothing here.
+                let qk = angles.rotate(&all.index((.., ..h + kv, ..)))?;
+                (qk.index((.., ..h, ..)), qk.index((.., h.., ..)))
+            }
+            Some((q_norm, k_norm)) => {
+                let q = rms_norm(all.index((.., ..h, ..)), Some(q_norm), self.eps)?;
+                let k = rms_norm(all.index((.., h..h + kv, ..)), Some(k_norm), self.eps)?;
+                (angles.rotate(&q)?, angles.rotate(&k)?)
+            }
+        };
+        Ok((q, k, v))
+    }
+
+    fn mlp(&self, layer: &Layer, x: &Array) -> Res<Array> {
+        let both = layer.gate_up.apply(x)?;
+        let gate = nn::silu(both.index((Ellipsis, ..self.intermediate)))?;
+        layer.down.apply(&gate.multiply(both.index((Ellipsis, self.intermediate..)))?)
+    }
+}
+
+impl Layer {
+    fn load(c: &Config, from: &Loader, index: usize) -> Result<Layer, EngineError> {
+        let path = |name: &str| format!("model.layers.{index}.{name}");
+        let (q, kv) = (c.heads * c.head_dim, c.kv_heads * c.head_dim);
+        let qkv = [(path("self_attn.q_proj"), q), (path("self_attn.k_proj"), kv), (path("self_attn.v_proj"), kv)];
+        let gate_up = [(path("mlp.gate_proj"), c.intermediate), (path("mlp.up_proj"), c.intermediate)];
+        let qk_norm = match c.family {
+            Family::Qwen3 => Some((from.norm(&path("self_attn.q_norm"), c.head_dim)?, from.norm(&path("self_attn.k_norm"), c.head_dim)?)),
+            Family::Llama | Family::Qwen2 => None,
+        };
+        Ok(Layer {
+            attention_norm: from.norm(&path("input_layernorm"), c.hidden)?,
+            qkv: from.linear(&qkv, c.hidden, c.qkv_bias)?,
+            qk_norm,
+            out: from.linear(&[(path("self_attn.o_proj"), c.hidden)], q, c.o_bias)?,
+            mlp_norm: from.norm(&path("post_attention_layernorm"), c.hidden)?,
+            gate_up: from.linear(&gate_up, c.hidden, c.mlp_bias)?,
+            down: from.linear(&[(path("mlp.down_proj"), c.hidden)], c.intermediate, c.mlp_bias)?,
+        })
+    }
+}

@@ -1,0 +1,5 @@
+//! Model families. Each file reads like its paper: packed tokens in, hidden states out; only `attend` knows rows.
+
+mod llama;
+
+pub use llama::Llama;

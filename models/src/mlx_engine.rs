@@ -1,0 +1,181 @@
+//! The engine that serves: a model and its pool on MLX, steps launched ahead of their results.
+
+use crate::config::Config;
+use crate::engine::{Engine, EngineError, EngineInfo, Memory};
+use crate::gguf;
+use crate::mlx::{self, DeviceChoice, Place};
+use crate::model::{Model, failed};
+use crate::sample;
+use crate::weights::{Float, GgufWeights, SafetensorsFolder, Source};
+use kv::{Draw, RowFault, RowResult, SeqId, Step, StepDone, StepId};
+use mlx_rs::Array;
+use mlx_rs::transforms::async_eval;
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// How a model is opened.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OpenOptions {
+    /// A folder in MLX's or Hugging Face's layout, or a GGUF file.
+    pub path: PathBuf,
+    /// What `/v1/models` shows; None: the folder's or file's name.
+    pub name: Option<String>,
+    pub device: DeviceChoice,
+    /// Some: weights are made dense in this type. None: f32 on the CPU, as stored on a GPU.
+    pub dtype: Option<Float>,
+}
+
+/// A model with its weights loaded and no pool yet: the pool's size may depend on what memory is left.
+#[derive(Debug)]
+pub struct Opened {
+    model: Model,
+    name: String,
+    place: Place,
+}
+
+/// Serves steps. Every MLX object of the process is in here.
+#[derive(Debug)]
+pub struct MlxEngine {
+    info: EngineInfo,
+    model: Model,
+    flight: VecDeque<Flight>,
+    /// Tokens of the step launched last, for `Input::FromPrevious`.
+    previous: Option<(Array, Vec<SeqId>)>,
+}
+
+/// A launched step.
+#[derive(Debug)]
+struct Flight {
+    id: StepId,
+    seqs: Vec<SeqId>,
+    /// Tokens and whether their rows' logits were finite; None when nobody draws, and then something to wait for.
+    drawn: Option<sample::Drawn>,
+    wait: Vec<Array>,
+    launched: Instant,
+}
+
+impl Opened {
+    /// Loads the weights. Errors are [`EngineError::Load`] and name file and tensor or field.
+    pub fn open(o: &OpenOptions) -> Result<Opened, EngineError> {
+        let load = |reason: String| EngineError::Load { file: o.path.clone(), reason };
+        let place = mlx::choose(o.device).map_err(load)?;
+        let dense = o.dtype.or((place == Place::Cpu).then_some(Float::F32));
+        let (config, source): (Config, Box<dyn Source>) = if o.path.is_dir() {
+            let config = Config::from_dir(&o.path)?;
+            let folder = SafetensorsFolder::open(&o.path, config.quant.clone(), &["golden.safetensors"])?;
+            (config, Box::new(folder))
+        } else {
+            let file = gguf::File::open(&o.path).map_err(|e| crate::weights::gguf_failed(&e, &o.path))?;
+            let (config, weights) = GgufWeights::open(Arc::new(file))?;
+            (config, Box::new(weights))
+        };
+        let model = Model::load(config, source.as_ref(), dense)?;
+        Ok(Opened { model, name: o.name.clone().unwrap_or_else(|| name_of(&o.path)), place })
+    }
+
+    /// Bytes of one block of 32 tokens, over all layers.
+    pub fn block_bytes(&self) -> u64 {
+        self.model.block_bytes()
+    }
+
+    pub fn weight_bytes(&self) -> u64 {
+        self.model.weight_bytes()
+    }
+
+    /// Positions the model was made for.
+    pub fn context(&self) -> u32 {
+        self.model.config.context as u32
+    }
+
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    /// The model alone, for checking logits.
+    pub fn into_model(self) -> Model {
+        self.model
+    }
+
+    /// Most bytes that a step needs beside weights and pool: activations of `tokens` tokens, keys and values gathered for
+    /// `rows` rows of `context` positions in one layer, and logits of `rows` rows.
+    pub fn workspace_bytes(&self, tokens: u32, rows: u32, context: u32) -> u64 {
+        let c = &self.model.config;
+        let activations = u64::from(tokens) * (8 * c.hidden + 4 * c.intermediate + 4 * c.heads * c.head_dim) as u64 * 4;
+        let gathered = 4 * u64::from(context) * u64::from(rows) * (c.kv_heads * c.head_dim) as u64 * 4;
+        activations + gathered + 4 * u64::from(rows) * c.vocab as u64 * 4
+    }
+
+    /// Allocates the pool and is ready for steps.
+    pub fn into_engine(mut self, blocks: u32, context: u32) -> Result<MlxEngine, EngineError> {
+        self.model.make_pool(blocks)?;
+        let info = EngineInfo {
+            name: self.name,
+            context,
+            vocab: self.model.config.vocab as u32,
+            blocks,
+            block_bytes: self.model.block_bytes(),
+            weight_bytes: self.model.weight_bytes(),
+            dtype: format!("{:?}", self.model.dtype()).to_lowercase(),
+            device: if self.place == Place::Gpu { "gpu".to_owned() } else { "cpu".to_owned() },
+        };
+        Ok(MlxEngine { info, model: self.model, flight: VecDeque::new(), previous: None })
+    }
+}
+
+/// A folder's name, or a file's without its ending and quantisation.
+fn name_of(path: &Path) -> String {
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let name = if path.is_dir() { whole.file_name() } else { whole.file_stem() };
+    let name = name.map_or_else(|| "model".to_owned(), |n| n.to_string_lossy().into_owned());
+    match name.rsplit_once(['.', '-']) {
+        Some((base, tag)) if !base.is_empty() && ["q4_0", "q4_1", "q8_0", "f16", "f32", "bf16"].contains(&tag.to_lowercase().as_str()) => base.to_owned(),
+        _ => name,
+    }
+}
+
+impl Engine for MlxEngine {
+    fn info(&self) -> &EngineInfo {
+        &self.info
+    }
+
+    fn launch(&mut self, step: &Step) -> Result<(), EngineError> {
+        let launched = Instant::now();
+        let previous = self.previous.take();
+        let passed = self.model.pass(step, previous.as_ref().map(|(tokens, seqs)| (tokens, &seqs[..])))?;
+        let (seqs, draws): (Vec<SeqId>, Vec<&Draw>) = step.rows.iter().filter_map(|r| r.draw.as_ref().map(|d| (r.seq, d))).unzip();
+        let drawn = if draws.is_empty() { None } else { Some(sample::draw(&self.model.logits(&passed, &passed.packing.last)?, &draws).map_err(failed)?) };
+        // What a step wrote must be evaluated even where no token depends on it: a first chunk attends to its own keys.
+        let outputs = self.model.written().chain(drawn.iter().flat_map(|d| [&d.tokens, &d.finite]));
+        async_eval(outputs).map_err(failed)?;
+        self.previous = drawn.as_ref().map(|d| (d.tokens.clone(), seqs.clone()));
+        let wait = if drawn.is_none() { vec![passed.hidden] } else { Vec::new() };
+        self.flight.push_back(Flight { id: step.id, seqs, drawn, wait, launched });
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<StepDone, EngineError> {
+        let f = self.flight.pop_front().ok_or_else(|| EngineError::Step("no step is in flight".to_owned()))?;
+        for a in &f.wait {
+            a.eval().map_err(failed)?;
+        }
+        let results = match &f.drawn {
+            None => Vec::new(),
+            Some(d) => {
+                d.tokens.eval().map_err(failed)?;
+                d.finite.eval().map_err(failed)?;
+                let each = d.tokens.as_slice::<i32>().iter().zip(d.finite.as_slice::<bool>());
+                let result = |(seq, (token, finite)): (&SeqId, (&i32, &bool))| RowResult { seq: *seq, token: if *finite { Ok(*token as u32) } else { Err(RowFault::NotFinite) } };
+                f.seqs.iter().zip(each).map(result).collect()
+            }
+        };
+        Ok(StepDone { id: f.id, results, micros: f.launched.elapsed().as_micros() as u64 })
+    }
+
+    fn memory(&self) -> Memory {
+        // These three only fail where MLX has no allocator at all, and then there is nothing to report.
+        let get = |r: Result<usize, _>| r.map_or(0, |n: usize| n as u64);
+        Memory { active: get(mlx_rs::memory::active_memory()), cache: get(mlx_rs::memory::cache_memory()), peak: get(mlx_rs::memory::peak_memory()) }
+    }
+}

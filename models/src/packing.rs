@@ -1,0 +1,178 @@
+//! A step laid out for the device: which token goes where, worked out on plain numbers before any array exists.
+//!
+//! Decode rows come first, longest first, in groups of similar length, then one chunk a prefilling row. No token stands for
+//! nobody: only the *keys* of a decode group are padded, and they point at slot 0, whose block is never handed out.
+
+use kv::step::BLOCK_TOKENS;
+use kv::{Input, Step, StepRow};
+
+/// A step's tokens in packed order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Packing {
+    /// Rows of the step (by index there) in packed order.
+    pub order: Vec<usize>,
+    /// A token id each, or where in the previous step's samples it stands.
+    pub tokens: Vec<Token>,
+    pub positions: Vec<u32>,
+    /// Where each token's K and V go: block × 32 + offset.
+    pub slots: Vec<u32>,
+    /// Decode rows that attend together; they are the first tokens.
+    pub decode: Vec<DecodeGroup>,
+    /// Chunks, in order, after the decode tokens.
+    pub chunks: Vec<Chunk>,
+    /// Packed index of each drawing row's last token, in the step's order of draws.
+    pub last: Vec<u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Token {
+    Id(u32),
+    /// Index of the row in the previous step's results.
+    Previous(u32),
+}
+
+/// `lengths.len()` tokens, one a row, whose keys are gathered into a rectangle of the first (longest) row's length.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DecodeGroup {
+    pub first: u32,
+    /// Keys of each row, its own token included.
+    pub lengths: Vec<u32>,
+    /// Slots of the keys, `[rows, longest]`, padded with 0.
+    pub slots: Vec<u32>,
+}
+
+/// Tokens `first .. first + count` of one row, which attend to that row's positions `0 .. start + count`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chunk {
+    pub first: u32,
+    pub count: u32,
+    pub start: u32,
+    /// Slots of the keys; empty when the chunk is the row's beginning, whose keys are all in this very step.
+    pub slots: Vec<u32>,
+}
+
+/// A group's shortest row has at least this share of its longest one's keys, so that padding costs little.
+const GROUP_SHARE: f64 = 0.7;
+
+impl Packing {
+    /// Lays a step out. `previous` tells a row's index among the previous step's results.
+    pub fn of(step: &Step, previous: impl Fn(&StepRow) -> Option<u32>) -> Result<Packing, String> {
+        let mut decode: Vec<usize> = (0..step.rows.len()).filter(|i| step.rows[*i].input.count() == 1).collect();
+        decode.sort_by_key(|i| (std::cmp::Reverse(step.rows[*i].start), *i));
+        let prefill = (0..step.rows.len()).filter(|i| step.rows[*i].input.count() > 1);
+        let mut p = Packing { order: decode.iter().copied().chain(prefill).collect(), ..Packing::default() };
+        let mut last_of = vec![0; step.rows.len()];
+        for i in p.order.clone() {
+            let row = &step.rows[i];
+            check(row)?;
+            if row.input.count() > 1 {
+                p.chunks.push(chunk(row, p.positions.len() as u32));
+            }
+            match &row.input {
+                Input::Tokens(ids) => p.tokens.extend(ids.iter().map(|id| Token::Id(*id))),
+                Input::FromPrevious => p.tokens.push(Token::Previous(previous(row).ok_or_else(|| format!("row {} draws on a step that did not have it", row.seq.0))?)),
+            }
+            p.positions.extend(row.start..row.start + row.input.count());
+            p.slots.extend(slots(row, row.start..row.start + row.input.count()));
+            last_of[i] = p.positions.len() as u32 - 1;
+        }
+        p.last = (0..step.rows.len()).filter(|i| step.rows[*i].draw.is_some()).map(|i| last_of[i]).collect();
+        p.decode = groups(step, &decode);
+        Ok(p)
+    }
+}
+
+fn check(row: &StepRow) -> Result<(), String> {
+    let end = u64::from(row.start) + u64::from(row.input.count());
+    if row.input.count() == 0 {
+        return Err(format!("row {} has no token", row.seq.0));
+    }
+    if row.table.len() as u64 * u64::from(BLOCK_TOKENS) < end {
+        return Err(format!("row {} has {} blocks for {end} positions", row.seq.0, row.table.len()));
+    }
+    Ok(())
+}
+
+fn slots(row: &StepRow, positions: std::ops::Range<u32>) -> impl Iterator<Item = u32> {
+    positions.map(|p| row.table[(p / BLOCK_TOKENS) as usize].0 * BLOCK_TOKENS + p % BLOCK_TOKENS)
+}
+
+fn chunk(row: &StepRow, first: u32) -> Chunk {
+    let count = row.input.count();
+    let keys = if row.start == 0 { Vec::new() } else { slots(row, 0..row.start + count).collect() };
+    Chunk { first, count, start: row.start, slots: keys }
+}
+
+/// Cuts the rows, longest first, wherever the next one would be mostly padding.
+fn groups(step: &Step, decode: &[usize]) -> Vec<DecodeGroup> {
+    let length = |i: usize| step.rows[i].start + 1;
+    let mut out: Vec<DecodeGroup> = Vec::new();
+    for (at, &i) in decode.iter().enumerate() {
+        let long_enough = |g: &DecodeGroup| f64::from(length(i)) >= f64::from(g.lengths[0]) * GROUP_SHARE;
+        match out.last_mut() {
+            Some(g) if long_enough(g) => g.lengths.push(length(i)),
+            _ => out.push(DecodeGroup { first: at as u32, lengths: vec![length(i)], slots: Vec::new() }),
+        }
+    }
+    for g in &mut out {
+        let width = g.lengths[0] as usize;
+        g.slots = vec![0; width * g.lengths.len()];
+        for (n, &i) in decode[g.first as usize..][..g.lengths.len()].iter().enumerate() {
+            for (cell, slot) in g.slots[n * width..].iter_mut().zip(slots(&step.rows[i], 0..length(i))) {
+                *cell = slot;
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kv::{BlockId, SeqId, StepId};
+
+    fn row(seq: u64, input: Input, start: u32, table: &[u32]) -> StepRow {
+        StepRow { seq: SeqId(seq), input, start, table: table.iter().map(|b| BlockId(*b)).collect(), draw: None }
+    }
+
+    fn pack(rows: Vec<StepRow>) -> Result<Packing, String> {
+        Packing::of(&Step { id: StepId(1), copies: Vec::new(), rows }, |r| (r.seq == SeqId(9)).then_some(4))
+    }
+
+    #[test]
+    fn decode_rows_come_first_and_longest_first() {
+        let p = pack(vec![
+            row(1, Input::Tokens(vec![7, 8, 9]), 0, &[5]),
+            row(2, Input::Tokens(vec![10]), 3, &[2]),
+            row(9, Input::FromPrevious, 33, &[1, 4]),
+        ])
+        .unwrap();
+        assert_eq!(p.order, [2, 1, 0]);
+        assert_eq!(p.tokens, [Token::Previous(4), Token::Id(10), Token::Id(7), Token::Id(8), Token::Id(9)]);
+        assert_eq!(p.positions, [33, 3, 0, 1, 2]);
+        assert_eq!(p.slots, [4 * 32 + 1, 2 * 32 + 3, 160, 161, 162]);
+        assert_eq!(p.decode.len(), 2, "4 keys beside 34 would be mostly padding");
+        assert_eq!(p.decode[1], DecodeGroup { first: 1, lengths: vec![4], slots: vec![64, 65, 66, 67] });
+        assert_eq!(p.chunks, [Chunk { first: 2, count: 3, start: 0, slots: vec![] }]);
+    }
+
+    #[test]
+    fn similar_lengths_share_a_group_and_padding_points_at_slot_zero() {
+        let p = pack(vec![row(1, Input::Tokens(vec![1]), 3, &[1]), row(2, Input::Tokens(vec![2]), 2, &[3])]).unwrap();
+        assert_eq!(p.decode, [DecodeGroup { first: 0, lengths: vec![4, 3], slots: vec![32, 33, 34, 35, 96, 97, 98, 0] }]);
+    }
+
+    #[test]
+    fn a_later_chunk_gathers_all_its_keys() {
+        let p = pack(vec![row(1, Input::Tokens(vec![1, 2]), 31, &[6, 2])]).unwrap();
+        assert_eq!(p.chunks[0].slots.len(), 33);
+        assert_eq!(p.chunks[0].slots[31..], [6 * 32 + 31, 2 * 32]);
+    }
+
+    #[test]
+    fn a_table_too_short_is_refused() {
+        assert!(pack(vec![row(1, Input::Tokens(vec![1]), 32, &[6])]).unwrap_err().contains("1 blocks for 33 positions"));
+        assert!(pack(vec![row(1, Input::Tokens(vec![]), 0, &[6])]).unwrap_err().contains("no token"));
+        assert!(pack(vec![row(1, Input::FromPrevious, 0, &[6])]).unwrap_err().contains("did not have it"));
+    }
+}

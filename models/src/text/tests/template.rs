@@ -1,0 +1,74 @@
+//! Templates against jinja2, set up as transformers does.
+
+use crate::text::TextError;
+use crate::text::template::{ChatTemplates, DEFAULT};
+use serde_json::{Map, Value, json};
+
+fn templates(source: &str) -> ChatTemplates {
+    let specials = json!({"bos_token": "<s>", "eos_token": "</s>"});
+    let sources = vec![(DEFAULT.to_owned(), source.to_owned())];
+    ChatTemplates::new(sources, specials.as_object().unwrap().clone()).unwrap()
+}
+
+fn render(case: &Value) -> Result<String, TextError> {
+    let kwargs = case["kwargs"].as_object().cloned().unwrap_or_default();
+    let messages = case["messages"].as_array().cloned().unwrap_or_default();
+    templates(case["template"].as_str().unwrap()).render(&messages, &kwargs)
+}
+
+#[test]
+fn every_case_renders_as_jinja2_renders_it() {
+    let cases: Vec<Value> = serde_json::from_str(include_str!("../testdata/templates.json")).unwrap();
+    let mut wrong = Vec::new();
+    for case in &cases {
+        match (render(case), case["want"].as_str()) {
+            (Ok(got), Some(want)) if got == want => {}
+            (Err(TextError::Template(_)), None) => {}
+            (got, want) => wrong.push(format!("{}\n  got  {got:?}\n  want {want:?}", case["template"])),
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
+}
+
+#[test]
+fn what_a_template_raises_is_the_whole_message() {
+    let case = json!({"template": "{% if true %}{{ raise_exception('Roles must alternate') }}{% endif %}"});
+    assert_eq!(render(&case).unwrap_err().to_string(), "chat template: Roles must alternate");
+}
+
+#[test]
+fn a_template_that_does_not_parse_is_refused_with_its_name_and_line() {
+    let error = ChatTemplates::new(vec![("tool_use".into(), "\n{% if %}".into())], Map::new());
+    let error = error.map(|_| ()).unwrap_err();
+    assert!(error.contains("tool_use") && error.contains(":2"), "{error}");
+}
+
+#[test]
+fn tools_choose_the_template_that_is_named_for_them() {
+    let source = |name: &str| (name.to_owned(), format!("{name} {{{{ tools }}}}"));
+    let both = ChatTemplates::new(vec![source("default"), source("tool_use")], Map::new()).unwrap();
+    let kwargs = |v: Value| v.as_object().unwrap().clone();
+    assert_eq!(both.render(&[], &Map::new()).unwrap(), "default None");
+    assert_eq!(both.render(&[], &kwargs(json!({"tools": null}))).unwrap(), "default None");
+    assert_eq!(both.render(&[], &kwargs(json!({"tools": [1]}))).unwrap(), "tool_use [1]");
+    let rag = ChatTemplates::new(vec![source("rag")], Map::new()).unwrap();
+    let error = rag.render(&[], &Map::new()).unwrap_err().to_string();
+    assert_eq!(error, "chat template: the model has none named \"default\", only rag");
+    let none = ChatTemplates::new(vec![], Map::new()).unwrap();
+    assert!(matches!(none.render(&[], &Map::new()), Err(TextError::NoTemplate)));
+}
+
+#[test]
+fn generation_tags_leave_what_is_between_them() {
+    let case = json!({"template": "{%- generation -%} a {%- endgeneration %}{% if true %}\nb{% generation %}\nc{% endgeneration %}{% endif %}{{ '{%' }}"});
+    assert_eq!(render(&case).unwrap(), "abc{%");
+}
+
+#[test]
+fn messages_cannot_be_replaced_but_defaults_can() {
+    let case = json!({
+        "template": "{{ messages | length }} {{ add_generation_prompt }}",
+        "kwargs": {"messages": [1, 2, 3], "add_generation_prompt": false},
+    });
+    assert_eq!(render(&case).unwrap(), "0 False");
+}

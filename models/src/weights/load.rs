@@ -1,0 +1,227 @@
+//! Weights into MLX arrays: matrices that are used together become one, filled slab by slab in place.
+
+use super::{Described, Float, Form, Source};
+use crate::engine::EngineError;
+use crate::mlx::{self, Res};
+use mlx_rs::ops::indexing::{TryIndexMutOp, take_axis};
+use mlx_rs::{Array, Dtype, ops};
+use std::ops::Range;
+
+/// Elements of one slab: 4 MiB of f32, so that what loading needs beyond the weights stays small.
+const SLAB: usize = 1 << 20;
+
+/// A matrix `[out, in]`.
+#[derive(Debug)]
+pub enum Weight {
+    Dense(Array),
+    /// Packed words `[out, in * bits / 32]`, scales and biases `[out, in / group]`.
+    Affine { words: Array, scales: Array, biases: Array, group: i32, bits: i32 },
+}
+
+impl Weight {
+    /// `[T, in]` → `[T, out]`.
+    fn apply(&self, x: &Array) -> Res<Array> {
+        match self {
+            Weight::Dense(w) => ops::matmul(x, w.t()),
+            Weight::Affine { words, scales, biases, group, bits } => ops::quantized_matmul(x, words, scales, biases, true, *group, *bits),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        let all: &[&Array] = match self {
+            Weight::Dense(w) => &[w],
+            Weight::Affine { words, scales, biases, .. } => &[words, scales, biases],
+        };
+        all.iter().map(|a| a.nbytes() as u64).sum()
+    }
+}
+
+/// One or several matrices over the same input, side by side: `[T, in]` → `[T, sum of outs]`.
+#[derive(Debug)]
+pub struct Linear {
+    /// One, unless quantised parts differ in bits or groups.
+    parts: Vec<Weight>,
+    bias: Option<Array>,
+}
+
+impl Linear {
+    pub fn apply(&self, x: &Array) -> Res<Array> {
+        let y = match &self.parts[..] {
+            [one] => one.apply(x)?,
+            many => {
+                let each = many.iter().map(|p| p.apply(x)).collect::<Res<Vec<Array>>>()?;
+                ops::concatenate(&each, -1)?
+            }
+        };
+        match &self.bias {
+            Some(b) => ops::add(&y, b),
+            None => Ok(y),
+        }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.parts.iter().map(Weight::bytes).sum::<u64>() + self.bias.as_ref().map_or(0, |b| b.nbytes() as u64)
+    }
+}
+
+/// The table of token vectors, `[vocab, hidden]`; also the head of a model that ties the two.
+#[derive(Debug)]
+pub struct Embedding(Weight);
+
+impl Embedding {
+    /// ids `[T]` → `[T, hidden]`.
+    pub fn look_up(&self, ids: &Array) -> Res<Array> {
+        match &self.0 {
+            Weight::Dense(w) => take_axis(w, ids, 0),
+            Weight::Affine { words, scales, biases, group, bits } => {
+                let row = |a: &Array| take_axis(a, ids, 0);
+                ops::dequantize(row(words)?, row(scales)?, &row(biases)?, *group, *bits)
+            }
+        }
+    }
+
+    /// `[R, hidden]` → logits `[R, vocab]`.
+    pub fn as_head(&self, x: &Array) -> Res<Array> {
+        self.0.apply(x)
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+
+    /// The type that activations take from it.
+    pub fn dtype(&self) -> Dtype {
+        match &self.0 {
+            Weight::Dense(w) => w.dtype(),
+            Weight::Affine { scales, .. } => scales.dtype(),
+        }
+    }
+}
+
+/// Reads a source into arrays.
+pub struct Loader<'a> {
+    pub source: &'a dyn Source,
+    /// Some: every matrix dense in this type. None: as stored.
+    pub dense: Option<Float>,
+    /// Type of norms, biases and of what cannot be kept as stored.
+    pub float: Float,
+}
+
+impl Loader<'_> {
+    /// The type that a model is computed in when its matrices are kept as stored: that of its embedding.
+    pub fn natural_float(source: &dyn Source) -> Result<Float, EngineError> {
+        Ok(match source.describe("model.embed_tokens")?.form {
+            Form::Dense(f) | Form::Affine { float: f, .. } => f,
+        })
+    }
+
+    /// Several modules `(path, rows)` over the same input of `cols` as one; `bias` when the config says that they have one.
+    pub fn linear(&self, modules: &[(String, usize)], cols: usize, bias: bool) -> Result<Linear, EngineError> {
+        let all = modules.iter().map(|(path, rows)| self.checked(path, *rows, cols)).collect::<Result<Vec<_>, _>>()?;
+        let paths: Vec<(&str, Described)> = modules.iter().map(|(p, _)| p.as_str()).zip(all).collect();
+        let same = paths.iter().all(|(_, d)| d.form == paths[0].1.form);
+        let parts = if self.dense.is_some() || same {
+            vec![self.weight(&paths)?]
+        } else {
+            paths.iter().map(|one| self.weight(std::slice::from_ref(one))).collect::<Result<_, _>>()?
+        };
+        Ok(Linear { parts, bias: if bias { Some(self.biases(modules)?) } else { None } })
+    }
+
+    pub fn embedding(&self, path: &str, rows: usize, cols: usize) -> Result<Embedding, EngineError> {
+        let d = self.checked(path, rows, cols)?;
+        Ok(Embedding(self.weight(&[(path, d)])?))
+    }
+
+    /// A norm's weight, `[len]`.
+    pub fn norm(&self, path: &str, len: usize) -> Result<Array, EngineError> {
+        let v = self.source.vector(path, "weight", len)?;
+        self.narrow(Array::from_slice(&v, &[len as i32])).map_err(|e| self.source.bad(path, "weight", e.what()))
+    }
+
+    fn biases(&self, modules: &[(String, usize)]) -> Result<Array, EngineError> {
+        let mut all = Vec::new();
+        for (path, rows) in modules {
+            // qwen2 has biases on q, k and v alone and some llamas lack single ones: a missing one is an error, never a zero.
+            all.extend(self.source.vector(path, "bias", *rows)?);
+        }
+        self.narrow(Array::from_slice(&all, &[all.len() as i32])).map_err(|e| self.source.bad(&modules[0].0, "bias", e.what()))
+    }
+
+    fn narrow(&self, a: Array) -> Res<Array> {
+        let a = a.as_dtype(self.float.mlx())?;
+        a.eval()?;
+        Ok(a)
+    }
+
+    fn checked(&self, path: &str, rows: usize, cols: usize) -> Result<Described, EngineError> {
+        let d = self.source.describe(path)?;
+        if (d.rows, d.cols) != (rows, cols) {
+            return Err(self.source.bad(path, "weight", &format!("stands for shape [{}, {}]: [{rows}, {cols}] is needed by the config", d.rows, d.cols)));
+        }
+        Ok(d)
+    }
+
+    fn weight(&self, parts: &[(&str, Described)]) -> Result<Weight, EngineError> {
+        let (path, first) = parts[0];
+        let done = match (self.dense, first.form) {
+            (None, Form::Affine { bits, group, .. }) if mlx::has_kernel(bits, group) => return self.packed(parts, bits, group),
+            (None, Form::Dense(f)) => self.filled(parts, f),
+            (None, Form::Affine { float, .. }) => self.filled(parts, float),
+            (Some(f), _) => self.filled(parts, f),
+        };
+        done?.map_err(|e| self.source.bad(path, "weight", e.what()))
+    }
+
+    /// One dense matrix, its slabs written in place: MLX updates an array in place while nobody else holds it.
+    fn filled(&self, parts: &[(&str, Described)], float: Float) -> Result<Res<Weight>, EngineError> {
+        let rows: usize = parts.iter().map(|(_, d)| d.rows).sum();
+        let cols = parts[0].1.cols;
+        let mut whole = match ops::zeros_dtype(&[rows as i32, cols as i32], float.mlx()) {
+            Ok(a) => a,
+            Err(e) => return Ok(Err(e)),
+        };
+        let (mut at, mut wide) = (0, Vec::with_capacity(SLAB.max(cols)));
+        for (path, d) in parts {
+            for slab in slabs(d) {
+                wide.clear();
+                match d.form {
+                    Form::Dense(_) => self.source.dense(path, slab.clone(), &mut wide)?,
+                    Form::Affine { .. } => self.source.affine(path, slab.clone())?.widen(&mut wide),
+                }
+                if let Err(e) = put(&mut whole, at, slab.len(), cols, &wide, float) {
+                    return Ok(Err(e));
+                }
+                at += slab.len();
+            }
+        }
+        Ok(Ok(Weight::Dense(whole)))
+    }
+
+    /// One packed matrix of parts that share bits and groups.
+    fn packed(&self, parts: &[(&str, Described)], bits: usize, group: usize) -> Result<Weight, EngineError> {
+        let mut all = self.source.affine(parts[0].0, 0..parts[0].1.rows)?;
+        for (path, d) in &parts[1..] {
+            let more = self.source.affine(path, 0..d.rows)?;
+            all.words.extend(more.words);
+            all.scales.extend(more.scales);
+            all.biases.extend(more.biases);
+        }
+        let (rows, cols) = (all.rows() as i32, all.cols);
+        let groups = (cols / group) as i32;
+        let words = Array::from_slice(&all.words, &[rows, all.row_words() as i32]);
+        let side = |bytes: &[u8]| mlx::from_bytes(bytes, &[rows, groups], all.float.mlx());
+        Ok(Weight::Affine { words, scales: side(&all.scales), biases: side(&all.biases), group: group as i32, bits: bits as i32 })
+    }
+}
+
+fn slabs(d: &Described) -> impl Iterator<Item = Range<usize>> + use<> {
+    let (rows, step) = (d.rows, (SLAB / d.cols).max(1));
+    (0..rows).step_by(step).map(move |r| r..(r + step).min(rows))
+}
+
+fn put(whole: &mut Array, at: usize, rows: usize, cols: usize, wide: &[f32], float: Float) -> Res<()> {
+    let slab = Array::from_slice(wide, &[rows as i32, cols as i32]).as_dtype(float.mlx())?;
+    whole.try_index_mut((at as i32..(at + rows) as i32, ..), &slab)?;
+    whole.eval()
+}

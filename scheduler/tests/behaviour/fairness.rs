@@ -1,0 +1,86 @@
+//! Keys share the machine by weight; within a key, priority and arrival decide.
+
+use crate::bench::{Bench, ask, limits, own};
+use scheduler::{KeyId, Limits, Submit};
+
+fn of_key(key: u32, weight: u32, submit: Submit) -> Submit {
+    Submit { key: KeyId(key), weight, ..submit }
+}
+
+fn one_at_a_time() -> Bench {
+    Bench::new(Limits { batch: 1, queue: 500, ..limits() })
+}
+
+#[test]
+fn within_a_key_priority_then_arrival() {
+    let mut bench = one_at_a_time();
+    for (seq, priority) in [(1, 5), (2, 0), (3, -1), (4, 0), (5, -1)] {
+        bench.submit(Submit { priority, ..ask(seq, own(seq, 4), 1) }).unwrap();
+    }
+    bench.run();
+    assert_eq!(bench.admitted(), [3, 5, 2, 4, 1]);
+}
+
+#[test]
+fn a_flood_of_one_key_does_not_delay_another() {
+    let mut bench = one_at_a_time();
+    for seq in 1..=50 {
+        bench.submit(of_key(1, 1, ask(seq, own(seq, 8), 4))).unwrap();
+    }
+    bench.step();
+    bench.submit(of_key(2, 1, ask(100, own(100, 8), 4))).unwrap();
+    bench.run();
+    let place = bench.admitted().iter().position(|seq| *seq == 100).unwrap();
+    assert!(place <= 2, "admitted as number {place}");
+}
+
+#[test]
+fn shares_follow_weights() {
+    let mut bench = one_at_a_time();
+    for seq in 0..100 {
+        bench.submit(of_key(1, 1, ask(seq, own(seq, 8), 4))).unwrap();
+        bench.submit(of_key(2, 3, ask(200 + seq, own(200 + seq, 8), 4))).unwrap();
+    }
+    bench.run();
+    let first: Vec<u64> = bench.admitted().into_iter().take(80).collect();
+    let heavy = first.iter().filter(|seq| **seq >= 200).count();
+    assert!((58..=62).contains(&heavy), "{heavy} of 80 for three quarters");
+}
+
+#[test]
+fn rows_admitted_in_one_turn_take_turns_between_keys() {
+    let mut bench = Bench::new(Limits { batch: 4, ..limits() });
+    for seq in 1..=4 {
+        bench.submit(of_key(1, 1, ask(seq, own(seq, 8), 4))).unwrap();
+        bench.submit(of_key(2, 1, ask(10 + seq, own(10 + seq, 8), 4))).unwrap();
+    }
+    bench.launch();
+    assert_eq!(bench.admitted(), [1, 11, 2, 12]);
+}
+
+/// S8: among keys that always have rows waiting, charges stay within what the rows running at once can add.
+#[test]
+fn charges_of_waiting_keys_stay_close() {
+    let mut bench = Bench::new(Limits { batch: 4, queue: 1000, depth: 2, ..limits() });
+    let mut seq = 0;
+    for _ in 0..100 {
+        for key in 1..=3u32 {
+            // Keys differ in how long their prompts and answers are.
+            let submit = ask(seq, own(seq, 4 * key * key), 14 / key);
+            bench.submit(of_key(key, 1, submit)).unwrap();
+            seq += 1;
+        }
+    }
+    let one_row = (4 * 9 + 2 * 14) as u64;
+    loop {
+        assert!(bench.step());
+        let keys = bench.scheduler.snapshot().keys;
+        if keys.len() < 3 || keys.iter().any(|key| key.waiting == 0) {
+            break;
+        }
+        let charges: Vec<u64> = keys.iter().map(|key| key.charged).collect();
+        let gap = charges.iter().max().unwrap() - charges.iter().min().unwrap();
+        assert!(gap <= 4 * one_row, "{charges:?}");
+    }
+    bench.run();
+}

@@ -1,0 +1,108 @@
+//! Preemption and loss of the model: rows resume, and their clients see the same tokens.
+
+use crate::bench::{Bench, ask, limits, own};
+use kv::{SeqId, StepDone, Want};
+use scheduler::{Event, Limits};
+
+fn tokens_of(seq: u64, count: u32) -> Vec<u32> {
+    (0..count).map(|index| seq as u32 * 100 + index).collect()
+}
+
+#[test]
+fn the_youngest_makes_room_and_resumes_before_the_queue() {
+    for depth in [1, 2] {
+        let limits = Limits { pool_tokens: 64, batch: 3, depth, ..limits() };
+        let mut bench = Bench::new(limits);
+        for seq in 1..=4 {
+            bench.submit(ask(seq, own(seq, 8), 30)).unwrap();
+        }
+        bench.run();
+        let preempted: Vec<u64> = bench.events.iter().filter(|event| matches!(event, Event::Preempted { .. })).map(|event| event.seq().0).collect();
+        assert!(!preempted.is_empty() && !preempted.contains(&1), "{preempted:?}");
+        assert_eq!(bench.admitted(), [1, 2, 3, 4]);
+        for seq in 1..=4 {
+            assert_eq!(bench.tokens(seq), tokens_of(seq, 30), "depth {depth}, row {seq}");
+            let times = preempted.iter().filter(|other| **other == seq).count() as u32;
+            assert_eq!(bench.finished(seq).unwrap().2.preemptions, times);
+        }
+    }
+}
+
+#[test]
+fn admission_leaves_room_instead_of_thrashing() {
+    // 16 blocks; each row needs 10 in the end. Two fit only while they are short.
+    let mut bench = Bench::new(Limits { pool_tokens: 64, ..limits() });
+    for seq in 1..=6 {
+        bench.submit(ask(seq, own(seq, 8), 30)).unwrap();
+    }
+    bench.run();
+    let preempted = bench.events.iter().filter(|e| matches!(e, Event::Preempted { .. })).count();
+    assert!(preempted <= 12, "{preempted} preemptions for 6 rows");
+}
+
+#[test]
+fn a_lost_model_costs_a_pause_and_no_token() {
+    for depth in [1, 2] {
+        let mut bench = Bench::new(Limits { depth, ..limits() });
+        bench.submit(ask(1, own(1, 8), 9)).unwrap();
+        bench.submit(ask(2, own(2, 40), 9)).unwrap();
+        for _ in 0..3 {
+            bench.step();
+        }
+        bench.launch();
+        let old = bench.flights.pop_front().unwrap();
+        bench.flights.clear();
+        bench.scheduler.model_lost(bench.now_us);
+        let late = StepDone { id: old.id, results: Vec::new(), micros: 1 };
+        assert_eq!(bench.scheduler.step_done(late, bench.now_us), [], "a late answer says nothing");
+        bench.wants.clear();
+        bench.run();
+        assert_eq!(bench.wants[0], Want::Void);
+        for seq in [1, 2] {
+            assert_eq!(bench.tokens(seq), tokens_of(seq, 9), "depth {depth}, row {seq}");
+            assert_eq!(bench.finished(seq).unwrap().2.restarts, 1);
+        }
+    }
+}
+
+#[test]
+fn rows_resume_in_order() {
+    let mut bench = Bench::new(limits());
+    for seq in 1..=5 {
+        bench.submit(ask(seq, own(seq, 4), 9)).unwrap();
+        bench.step();
+    }
+    bench.scheduler.model_lost(bench.now_us);
+    bench.flights.clear();
+    bench.launch();
+    let resumed: Vec<u64> = bench.events.iter().filter(|event| matches!(event, Event::Resumed { .. })).map(|event| event.seq().0).collect();
+    assert_eq!(resumed, [1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn a_row_cancelled_while_its_admission_is_settled_leaves_nothing() {
+    let mut bench = Bench::new(limits());
+    bench.submit(ask(1, own(1, 8), 9)).unwrap();
+    let wants = bench.scheduler.begin_turn(0).unwrap();
+    let settled = bench.pool.settle(wants);
+    bench.scheduler.cancel(SeqId(1));
+    assert_eq!(bench.scheduler.settled(settled, 0), scheduler::Turn::Idle);
+    bench.run();
+    assert_eq!(bench.pool.ledger().free, bench.pool.ledger().total);
+    assert_eq!(bench.events, []);
+}
+
+#[test]
+fn a_loss_while_a_turn_is_open_makes_its_answer_void() {
+    let mut bench = Bench::new(limits());
+    bench.submit(ask(1, own(1, 8), 2)).unwrap();
+    let wants = bench.scheduler.begin_turn(0).unwrap();
+    let settled = bench.pool.settle(wants);
+    bench.scheduler.model_lost(0);
+    let scheduler::Turn::Settle(again) = bench.scheduler.settled(settled, 0) else {
+        panic!("the list is to be settled again");
+    };
+    assert_eq!(again.list[0], Want::Void);
+    let settled = bench.pool.settle(again);
+    assert!(matches!(bench.scheduler.settled(settled, 0), scheduler::Turn::Step(_)));
+}

@@ -1,0 +1,117 @@
+//! The device: blocks of hashes, and steps that read and write them in the order of launching.
+
+use crate::rows::{self, Run};
+use kv::invariants::Invariant::{K4, K6, S1, S6};
+use kv::invariants::ensure;
+use kv::{BlockId, Input, RowFault, RowResult, SeqId, Step, StepDone, Violation};
+use std::collections::{BTreeMap, VecDeque};
+
+pub(crate) struct Device {
+    block_tokens: u32,
+    /// What each slot of each block holds.
+    slots: Vec<u64>,
+    /// Steps launched and not finished, with their results.
+    pub(crate) flights: VecDeque<(Step, StepDone)>,
+    /// Tokens drawn by the step launched last.
+    previous: BTreeMap<SeqId, u32>,
+    poisoned: bool,
+}
+
+/// What the device must be able to verify of a row.
+pub(crate) struct Truth<'a> {
+    pub(crate) runs: &'a BTreeMap<SeqId, (Run, Option<u32>)>,
+}
+
+impl Device {
+    pub(crate) fn new(blocks: u32, block_tokens: u32) -> Device {
+        Device {
+            block_tokens,
+            slots: vec![0; (blocks as usize + 1) * block_tokens as usize],
+            flights: VecDeque::new(),
+            previous: BTreeMap::new(),
+            poisoned: false,
+        }
+    }
+
+    /// A new worker: nothing is left of the old one.
+    pub(crate) fn lose(&mut self) {
+        let garbage = if self.poisoned { 0xdead } else { 0xbeef };
+        self.poisoned = !self.poisoned;
+        self.slots.fill(garbage);
+        self.flights.clear();
+        self.previous.clear();
+    }
+
+    /// Runs a step. Every position of every row must find the K and V of its own prefix (K4), and no block that a step in flight
+    /// names may be written for anybody else (S6).
+    pub(crate) fn launch(&mut self, step: Step, truth: &Truth<'_>) -> Result<(), Violation> {
+        ensure(S1, self.flights.len() < 2, || "a third step is launched".into())?;
+        for &(from, to) in &step.copies {
+            self.may_write(to, None)?;
+            let size = self.block_tokens as usize;
+            let at = from.0 as usize * size;
+            self.slots.copy_within(at..at + size, to.0 as usize * size);
+        }
+        let mut results = Vec::new();
+        let mut drawn = BTreeMap::new();
+        for row in &step.rows {
+            let (run, fault_at) = &truth.runs[&row.seq];
+            let count = row.input.count();
+            ensure(K6, row.table.iter().all(|b| b.0 != 0), || format!("{:?} uses block 0", row.seq))?;
+            let need = (row.start + count).div_ceil(self.block_tokens);
+            ensure(K4, row.table.len() as u32 == need, || format!("{:?}: table of another length", row.seq))?;
+            for position in 0..row.start {
+                let expected = run.hashes[position as usize];
+                let found = self.slots[self.slot(&row.table, position)];
+                ensure(K4, found == expected, || format!("{:?} reads a wrong K and V at {position}", row.seq))?;
+            }
+            let tokens = match &row.input {
+                Input::Tokens(tokens) => tokens.clone(),
+                Input::FromPrevious => {
+                    let token = self.previous.get(&row.seq).copied();
+                    ensure(S1, token.is_some(), || format!("{:?}: nothing drawn before", row.seq))?;
+                    token.into_iter().collect()
+                }
+            };
+            let mut hash = row.start.checked_sub(1).map_or(0, |p| run.hashes[p as usize]);
+            for (position, token) in (row.start..).zip(tokens) {
+                hash = rows::extend(hash, token);
+                let index = position / self.block_tokens;
+                self.may_write(row.table[index as usize], Some((row.seq, index)))?;
+                let slot = self.slot(&row.table, position);
+                self.slots[slot] = hash;
+            }
+            if let Some(draw) = &row.draw {
+                let fault = fault_at.is_some_and(|at| draw.index >= at);
+                let token = rows::next(hash, draw);
+                drawn.insert(row.seq, token);
+                let token = if fault { Err(RowFault::NotFinite) } else { Ok(token) };
+                results.push(RowResult { seq: row.seq, token });
+            }
+        }
+        self.previous = drawn;
+        let done = StepDone { id: step.id, results, micros: 1 };
+        self.flights.push_back((step, done));
+        Ok(())
+    }
+
+    fn may_write(&self, block: BlockId, by: Option<(SeqId, u32)>) -> Result<(), Violation> {
+        ensure(K6, block.0 != 0, || "block 0 is written".into())?;
+        for (step, _) in &self.flights {
+            let source = step.copies.iter().any(|copy| copy.0 == block);
+            ensure(S6, !source, || format!("{block:?} is a copy's source in flight"))?;
+            for row in &step.rows {
+                for (index, &named) in (0..).zip(&row.table) {
+                    let own = by == Some((row.seq, index));
+                    ensure(S6, named != block || own, || format!("{block:?} is written for {by:?}, {:?} has it", row.seq))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn slot(&self, table: &[BlockId], position: u32) -> usize {
+        let block = table[(position / self.block_tokens) as usize];
+        (block.0 * self.block_tokens + position % self.block_tokens) as usize
+    }
+}
