@@ -1,6 +1,6 @@
 //! A real server over the synthetic engine, and a small HTTP/1.1 client that can misbehave.
 
-#![allow(dead_code)] // each test binary uses its part
+#![allow(dead_code, unreachable_pub)] // each test binary uses its part
 #![allow(clippy::unwrap_used)]
 
 use actors::{Options, Service};
@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long anything may take here before the test gives up on it. Nothing is measured against it.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Printable ASCII, one token a character. The end token lies behind what the model draws, so that every length is known.
 const VOCAB: u32 = 95;
@@ -66,7 +66,7 @@ impl Server {
         let thread = std::thread::spawn(move || {
             actix_web::rt::System::new().block_on(async move {
                 let shape = Shape { name: "team/tiny-1".into(), vocab: VOCAB, context: 1_000_000, blocks: 32_768 };
-                let opener = move || Ok(Box::new(Synthetic::new(shape.clone())) as Box<dyn models::Engine>);
+                let opener = move || Ok(Box::new(Synthetic::new(shape.clone())) as Box<dyn models::engine::Engine>);
                 let service = actors::start(Box::new(opener), options, Arc::new(text())).unwrap();
                 let running: Running = api::serve(service.clone(), serve).unwrap();
                 send.send((running.addrs()[0], service)).unwrap();
