@@ -8,7 +8,7 @@ def line(name, clients, report, busy):
     ms = lambda key: f"{report[key]['p50']:.0f}" if report[key] else "-"
     return (
         f"{name:14} {clients:3} clients: {report['output_tokens_per_s']:7.1f} tok/s, TTFT p50 {ms('ttft_ms')} ms, "
-        f"ITL p50 {ms('itl_ms')} ms, {report['done']} done in {report['wall_s']:.0f} s; load before {busy:.1f}"
+        f"ITL p50 {ms('itl_ms')} ms, {report['done']} done, {report['failed']} failed in {report['wall_s']:.0f} s; load before {busy:.1f}"
     )
 
 
@@ -17,12 +17,14 @@ def best(reports):
 
 
 def short_of(report, max_tokens):
-    """How many of the answers ended before max_tokens, and whether tokens were counted by something else than usage."""
+    """What spoils a comparison: failures, answers that ended before max_tokens, tokens counted by something else than usage."""
     notes = []
+    for kind, errors in report["errors"].items():
+        notes.append(f"{errors['count']} of {report['requests']} requests failed ({kind}, such as: {errors['example']})")
     if early := report["done"] - report["finish_reasons"].get("length", 0):
         notes.append(f"{early} of {report['done']} answers ended before {max_tokens} tokens")
-    if report["output_tokens_from"] != "usage":
-        notes.append("tokens not counted by usage")
+    if report["output_tokens_from"] == "pieces":
+        notes.append("the server gave no usage, pieces of text are counted")
     return notes
 
 
@@ -42,7 +44,7 @@ def markdown(reports, levels, max_tokens):
         for key in ("ttft_ms", "itl_ms"):
             row += [f"{t[key]['p50']:.0f} / {t[key]['p95']:.0f}" if t[key] else "-" for t in tops]
         lines.append("| " + " | ".join(row) + " |")
-        notes += [f"{n}, {level} clients: {note}." for n, t in zip(names, tops) for note in short_of(t, max_tokens)]
+        notes += [f"- {n}, {level} clients: {note}." for n, t in zip(names, tops) for note in short_of(t, max_tokens)]
     return "\n".join(lines + [""] + notes).strip() + "\n"
 
 

@@ -9,12 +9,15 @@ import servers
 import table
 
 
-def report(rate, done=4, length=4, by="usage"):
+def report(rate, done=4, length=4, by="usage", errors=None):
     spread = {"p50": 10.0, "p95": 20.0}
     return {
         "output_tokens_per_s": rate,
         "output_tokens_from": by,
+        "requests": done + sum(e["count"] for e in (errors or {}).values()),
         "done": done,
+        "failed": 0,
+        "errors": errors or {},
         "finish_reasons": {"length": length} if length else {},
         "wall_s": 1.0,
         "ttft_ms": spread,
@@ -30,10 +33,12 @@ class Table(unittest.TestCase):
         self.assertNotIn("ended before", text)
 
     def test_what_spoils_a_comparison_is_said(self):
-        reports = {"mlx_lm.server": {1: [report(5.0, done=4, length=3, by="pieces")]}}
+        errors = {"connect": {"count": 2, "example": "no connection: reset"}}
+        reports = {"mlx_lm.server": {1: [report(5.0, done=4, length=3, by="pieces", errors=errors)]}}
         text = table.markdown(reports, [1], 64)
         self.assertIn("mlx_lm.server, 1 clients: 1 of 4 answers ended before 64 tokens.", text)
-        self.assertIn("tokens not counted by usage", text)
+        self.assertIn("the server gave no usage", text)
+        self.assertIn("2 of 6 requests failed (connect, such as: no connection: reset)", text)
         self.assertNotIn("ratio", text)
 
     def test_a_page_keeps_what_is_around_the_table(self):

@@ -134,4 +134,5 @@ def main():
     print("wrote", args.out)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -80,4 +80,5 @@ def main():
         json.dump(records, f, indent=0, ensure_ascii=False)
 
 
-main()
+if __name__ == "__main__":
+    main()

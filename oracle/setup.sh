@@ -58,5 +58,14 @@ if [ "$(uname -s)" = Linux ]; then
   echo "oracle: putting OpenBLAS in front of the reference BLAS"
   openblas "$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 fi
-"$venv/bin/python" -c 'import mlx.core as mx, mlx_lm; mx.eval(mx.ones((64, 64)) @ mx.ones((64, 64)))' || die "the environment does not work"
+"$venv/bin/python" - <<'PY' || die "the environment does not work"
+import sys
+import mlx.core as mx
+import mlx_lm
+
+mx.eval(mx.ones((64, 64)) @ mx.ones((64, 64)))
+if sys.platform == "linux":
+    with open("/proc/self/maps") as maps:
+        assert any("libscipy_openblas" in line for line in maps), "MLX does not use OpenBLAS"
+PY
 echo "$want" > "$venv/oracle.sum"

@@ -119,4 +119,5 @@ def main():
         print(f"{name}: spread {spread:.2f}, gap {gap:.3f}, {sum(w.nbytes for w in weights.values())} bytes of weights")
 
 
-main()
+if __name__ == "__main__":
+    main()

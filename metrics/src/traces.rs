@@ -51,6 +51,15 @@ impl Drop for Guard {
 ///
 /// Other variables of OpenTelemetry's specification hold too: OTEL_SERVICE_NAME (`coxswain` unless set), OTEL_RESOURCE_ATTRIBUTES,
 /// OTEL_EXPORTER_OTLP_HEADERS, OTEL_EXPORTER_OTLP_TIMEOUT, OTEL_BSP_*.
+///
+/// ```
+/// use tracing_subscriber::layer::SubscriberExt;
+///
+/// let (layer, _guard) = metrics::traces::init()?.unzip();
+/// let subscriber = tracing_subscriber::registry().with(layer).with(tracing_subscriber::fmt::layer());
+/// # drop(subscriber);
+/// # Ok::<(), metrics::traces::TracesError>(())
+/// ```
 pub fn init<S>() -> Result<Option<Traces<S>>, TracesError>
 where
     S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
