@@ -22,7 +22,7 @@ pub(crate) fn start(format: LogFormat) -> Result<Option<traces::Guard>, String> 
         LogFormat::Json => lines.json().with_filter(filter).boxed(),
     };
     let spans = traces::init().map_err(|e| e.to_string())?;
-    let (layer, guard) = spans.map(|t| (t.layer, t.guard)).unzip();
+    let (layer, guard) = spans.unzip();
     tracing_subscriber::registry().with(lines).with(layer).try_init().map_err(|e| format!("logging cannot start: {e}"))?;
     Ok(guard)
 }
