@@ -1,0 +1,168 @@
+//! The program serving, as a child: started on a free port, watched through its log, ended by SIGTERM.
+
+use super::{Answer, Reply, exit, program, send, until};
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+/// Held by whoever serves the default model.
+static TURN: Mutex<()> = Mutex::new(());
+
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) addr: SocketAddr,
+    log: Arc<Mutex<Vec<String>>>,
+    /// Its end was asked for and seen.
+    ended: bool,
+    _turn: Option<MutexGuard<'static, ()>>,
+}
+
+/// The default model's file.
+pub(crate) fn default_model() -> PathBuf {
+    let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let home = set("COXSWAIN_HOME").or_else(|| set("HOME").map(|h| h.join(".cache/coxswain"))).expect("COXSWAIN_HOME or HOME is set");
+    let file = home.join("models/SmolLM2-135M-Instruct.Q4_1.gguf");
+    assert!(file.exists(), "{} is missing: `make model` fetches it", file.display());
+    file
+}
+
+/// Asks a process to end.
+pub(crate) fn signal(pid: u32) {
+    // SAFETY: plain system call. The id is that of a child which nobody has waited for, so it cannot be another process's.
+    let sent = unsafe { libc::kill(pid.cast_signed(), libc::SIGTERM) };
+    assert_eq!(sent, 0, "SIGTERM: {}", std::io::Error::last_os_error());
+}
+
+impl Server {
+    /// Serves the default model. No other server of it is up meanwhile.
+    pub(crate) fn of_default_model(args: &[&str]) -> Server {
+        let file = default_model();
+        // A test that failed with the turn in its hands has said so; that is no reason for the next one to fail.
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut server = Server::of(&file.to_string_lossy(), args);
+        server._turn = Some(turn);
+        server
+    }
+
+    /// Serves a model that loads in no time.
+    pub(crate) fn of(model: &str, args: &[&str]) -> Server {
+        let mut child = program().args(["serve", "--port", "0", "--model", model]).args(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let from = BufReader::new(child.stderr.take().unwrap());
+        let to = Arc::clone(&log);
+        // Reading never stops, or a full pipe would stop the server. It ends with the child.
+        thread::spawn(move || from.lines().map_while(Result::ok).for_each(|line| to.lock().unwrap().push(line)));
+        let said = |log: &Arc<Mutex<Vec<String>>>| log.lock().unwrap().iter().find_map(|line| line.split("on http://").nth(1)?.split(' ').next()?.parse().ok());
+        let addr = until("serving", || match (said(&log), child.try_wait().unwrap()) {
+            (Some(addr), _) => Some(addr),
+            (None, Some(status)) => panic!("{status} before serving: {:#?}", log.lock().unwrap()),
+            (None, None) => None,
+        });
+        Server { child, addr, log, ended: false, _turn: None }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for a log line that has `part` in it.
+    pub(crate) fn logged(&self, part: &str) {
+        until(part, || self.log.lock().unwrap().iter().any(|line| line.contains(part)).then_some(()));
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Reply {
+        send(self.addr, "GET", path, None).unwrap()
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Reply {
+        send(self.addr, "POST", path, Some(body)).unwrap()
+    }
+
+    pub(crate) fn chat(&self, body: &Value) -> Answer {
+        self.post("/v1/chat/completions", body).answer()
+    }
+
+    pub(crate) fn complete(&self, body: &Value) -> Answer {
+        self.post("/v1/completions", body).answer()
+    }
+
+    pub(crate) fn stats(&self) -> Value {
+        self.get("/stats").json()
+    }
+
+    /// A series of `/metrics`, summed over its labels; `label` picks some, such as `holder="rows"`.
+    pub(crate) fn metric(&self, name: &str, label: &str) -> u64 {
+        total(&self.get("/metrics").body(), name, label)
+    }
+
+    /// Waits until no row runs or waits and no row holds a byte.
+    pub(crate) fn idle(&self) {
+        until("no rows", || {
+            let stats = self.stats();
+            let none = |what: &Value| what.as_u64() == Some(0);
+            let kv = &stats["kv"];
+            (none(&stats["running"]) && none(&stats["waiting"]) && none(&stats["steps_in_flight"]) && none(&kv["rows_bytes"]) && none(&kv["held_bytes"]))
+                .then_some(())
+        });
+    }
+
+    /// A number of `/proc/PID/status`: bytes where the file has kB.
+    pub(crate) fn proc_status(&self, field: &str) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = text.lines().find_map(|l| l.strip_prefix(field)?.strip_prefix(':')).unwrap_or_else(|| panic!("no {field}: {text}"));
+        let mut words = line.split_whitespace();
+        let number: u64 = words.next().unwrap().parse().unwrap();
+        number * if words.next() == Some("kB") { 1024 } else { 1 }
+    }
+
+    /// Connections that the server has open, as Linux lists them: local address, remote address, state and, at the end of its
+    /// nine first fields, an inode, which is 0 once no process has the socket.
+    pub(crate) fn connections(&self) -> usize {
+        const LISTENS: &str = "0A";
+        let port = format!(":{:04X}", self.addr.port());
+        let text = std::fs::read_to_string(format!("/proc/{}/net/tcp", self.pid())).unwrap();
+        let rows = text.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+        rows.filter(|f| f[1].ends_with(&port) && f[3] != LISTENS && f[9] != "0").count()
+    }
+
+    pub(crate) fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
+    }
+
+    /// Waits for an end that was asked for.
+    pub(crate) fn exit(&mut self) -> ExitStatus {
+        let status = exit(&mut self.child, "the server");
+        self.ended = true;
+        status
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        if thread::panicking() {
+            // The test has failed already: what it left running must not outlive it, and a second panic would hide the first.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+            eprintln!("{:#?}", self.log.lock().unwrap_or_else(PoisonError::into_inner));
+            return;
+        }
+        signal(self.pid());
+        let status = self.exit();
+        assert_eq!(status.code(), Some(0), "{status}: {:#?}", self.log.lock().unwrap());
+    }
+}
+
+/// A series of a metrics page, summed over its labels.
+pub(crate) fn total(page: &str, name: &str, label: &str) -> u64 {
+    let of = |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])) && line.contains(label);
+    let values: Vec<f64> = page.lines().filter(of).map(|line| line.rsplit(' ').next().unwrap().parse().unwrap()).collect();
+    assert!(!values.is_empty(), "no series {name} {label}:\n{page}");
+    values.iter().sum::<f64>() as u64
+}

@@ -1,0 +1,69 @@
+//! SIGTERM: new requests are refused, running answers finish, up to a time; a second one ends at once.
+
+use crate::common::{Server, chat, send, signal};
+use serde_json::{Value, json};
+use std::io;
+use std::time::{Duration, Instant};
+
+const CHAT: &str = "/v1/chat/completions";
+/// An end that is not waited for: a step in flight, and the flushing of what is written.
+const AT_ONCE: Duration = Duration::from_secs(20);
+
+fn stream(max_tokens: u32) -> Value {
+    chat("Tell me about the tides.", json!({"max_tokens": max_tokens, "ignore_eos": true, "stream": true}))
+}
+
+#[test]
+fn a_running_stream_finishes_while_new_requests_are_refused() {
+    let mut server = Server::of_default_model(&["--kv-budget", "200MB"]);
+    let mut running = server.post(CHAT, &stream(40));
+    running.texts(1);
+    signal(server.pid());
+    server.logged("draining");
+    let mut refused = server.post(CHAT, &stream(1));
+    assert_eq!(refused.status, 503);
+    assert!(refused.header("retry-after").is_some_and(|s| s.parse::<u32>().is_ok_and(|s| s > 0)));
+    let error = refused.json();
+    assert!(error["error"]["message"].as_str().is_some_and(|m| m.contains("shutting down")), "{error}");
+    assert_eq!(server.get("/readyz").status, 503);
+    assert_eq!(server.get("/livez").status, 200);
+
+    let (_, finish, done) = running.rest();
+    assert_eq!((finish.as_str(), done), ("length", true));
+    assert_eq!(server.exit().code(), Some(0));
+    let closed = send(server.addr, "GET", "/livez", None).err().map(|e| e.kind());
+    assert_eq!(closed, Some(io::ErrorKind::ConnectionRefused));
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let mut server = Server::of_default_model(&["--kv-budget", "200MB"]);
+    let mut running = server.post(CHAT, &stream(4000));
+    running.texts(1);
+    signal(server.pid());
+    server.logged("draining");
+    running.texts(1);
+    signal(server.pid());
+    let since = Instant::now();
+    let status = server.exit();
+    // The answer would take minutes.
+    assert!(since.elapsed() < AT_ONCE, "{:?}", since.elapsed());
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn what_outlives_the_drain_is_told_so() {
+    let mut server = Server::of_default_model(&["--kv-budget", "200MB", "--drain-timeout", "1"]);
+    let mut running = server.post(CHAT, &stream(4000));
+    running.texts(1);
+    let since = Instant::now();
+    signal(server.pid());
+    let mut last = None;
+    while let Some(event) = running.event().unwrap() {
+        last = Some(event);
+    }
+    let last: Value = serde_json::from_str(&last.unwrap()).unwrap();
+    assert_eq!(last["error"]["code"], "unavailable", "{last}");
+    assert_eq!(server.exit().code(), Some(0));
+    assert!(since.elapsed() < AT_ONCE, "{:?}", since.elapsed());
+}

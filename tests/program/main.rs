@@ -1,0 +1,16 @@
+//! End-to-end tests: the built program, started as a user starts it, asked over HTTP, ended by signals.
+//!
+//! Most need the default model where `make model` leaves it, and say so if it is not there. Servers of that model take turns:
+//! two at once would only make each other slow.
+
+#![allow(clippy::unwrap_used)]
+
+mod check;
+mod common;
+mod disconnect;
+mod drain;
+mod folder;
+mod ledger;
+mod load_errors;
+mod memory;
+mod seeds;
