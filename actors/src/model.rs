@@ -48,14 +48,19 @@ pub(crate) enum Saying {
 
 impl Actor for Model {
     type Context = Context<Self>;
-
-    fn started(&mut self, ctx: &mut Self::Context) {
-        let look = (self.step_deadline / 8).clamp(Duration::from_millis(10), Duration::from_secs(1));
-        ctx.run_interval(look, |model, _| model.watch(Instant::now()));
-    }
 }
 
 impl Model {
+    /// Starts the actor and its watch. The timer is made here and not in `started`: an actor that goes before its first turn has
+    /// `started` called while it is dropped, when there is no reactor left to make a timer, and that would panic.
+    pub(crate) fn put_up(self) -> Addr<Model> {
+        let look = (self.step_deadline / 8).clamp(Duration::from_millis(10), Duration::from_secs(1));
+        Model::create(|ctx| {
+            ctx.run_interval(look, |model, _| model.watch(Instant::now()));
+            self
+        })
+    }
+
     /// A step over its deadline: the thread hangs inside the engine and cannot be stopped, so it cannot be replaced either.
     fn watch(&mut self, now: Instant) {
         let Some(&(step, since)) = self.in_flight.front() else {

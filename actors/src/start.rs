@@ -104,7 +104,7 @@ impl Room {
                 in_flight: VecDeque::new(),
                 deaths: VecDeque::new(),
             }
-            .start();
+            .put_up();
             model = Some(started.clone());
             Scheduling::new(limits, ledger, budget.start(), started, metrics, publish)
         });
