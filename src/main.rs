@@ -87,10 +87,24 @@ const UNUSABLE: u8 = 2;
 
 fn main() -> ExitCode {
     match Cli::parse().command {
-        Command::Serve(args) => ended(serve::run(&args).map(|()| ExitCode::SUCCESS)),
+        Command::Serve(args) => leave(serve::run(&args)),
         Command::Check(args) => ended(check(&args)),
         Command::Loadtest(args) => ended(load(&args)),
     }
+}
+
+/// Ends the process here and now. Returning from `main` would run the destructors that MLX has registered for the end of the
+/// process while the model's thread is still in a step, or frees the model: the two together corrupt the heap.
+fn leave(result: Result<(), String>) -> ! {
+    let code = match result {
+        Ok(()) => 0,
+        Err(why) => {
+            eprintln!("coxswain: {why}");
+            UNUSABLE
+        }
+    };
+    // SAFETY: no destructor is missed. Standard error has no buffer, the last spans are sent, and nothing is open for writing.
+    unsafe { libc::_exit(code.into()) }
 }
 
 fn ended(result: Result<ExitCode, String>) -> ExitCode {
