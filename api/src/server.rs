@@ -66,6 +66,7 @@ pub struct Running {
     task: JoinHandle<io::Result<()>>,
     service: Service,
     drain_timeout: Duration,
+    signals: Option<Signals>,
 }
 
 /// Binds, then serves in the background. Must be called inside an actix system.
@@ -91,7 +92,7 @@ pub fn serve(service: Service, options: ServeOptions) -> Result<Running, ServeEr
     }
     let server = server.run();
     let handle = server.handle();
-    Ok(Running { addrs, handle, task: actix_web::rt::spawn(server), service, drain_timeout: options.drain_timeout })
+    Ok(Running { addrs, handle, task: actix_web::rt::spawn(server), service, drain_timeout: options.drain_timeout, signals: None })
 }
 
 /// Listens on every address of the host. A name may stand for an address family that the machine lacks: one is enough.
@@ -125,9 +126,16 @@ impl Running {
         &self.addrs
     }
 
+    /// Takes SIGTERM and Ctrl-C from here on, for [`Running::until_signal`]: one that comes as soon as the service is known to be
+    /// up is not missed, and does not end the process the hard way.
+    pub fn catch_signals(mut self) -> io::Result<Running> {
+        self.signals = Some(Signals::new()?);
+        Ok(self)
+    }
+
     /// Serves until SIGTERM or Ctrl-C, then drains. A second signal stops at once.
     pub async fn until_signal(mut self) -> io::Result<()> {
-        let mut signals = Signals::new()?;
+        let mut signals = self.signals.take().map_or_else(Signals::new, Ok)?;
         tokio::select! {
             name = signals.next() => tracing::info!(signal = name, "draining: no new requests, running rows finish"),
             ended = &mut self.task => return ended.map_err(io::Error::other)?,
