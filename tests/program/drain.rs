@@ -35,6 +35,17 @@ fn a_running_stream_finishes_while_new_requests_are_refused() {
     assert_eq!(closed, Some(io::ErrorKind::ConnectionRefused));
 }
 
+/// The service says that it is up when it is, also to whoever stops it: a signal on the very first chance is a drain, and what the
+/// model's thread is doing then does not disturb the end.
+#[test]
+fn a_signal_right_after_the_start_is_an_orderly_end() {
+    for _ in 0..5 {
+        let mut server = Server::of_default_model(&["--kv-budget", "32MB"]);
+        signal(server.pid());
+        assert_eq!(server.exit().code(), Some(0));
+    }
+}
+
 #[test]
 fn a_second_signal_ends_at_once() {
     let mut server = Server::of_default_model(&["--kv-budget", "200MB"]);

@@ -12,5 +12,7 @@ mod drain;
 mod folder;
 mod ledger;
 mod load_errors;
+/// Reads `/proc`.
+#[cfg(target_os = "linux")]
 mod memory;
 mod seeds;

@@ -35,7 +35,7 @@ fn others() -> Vec<Value> {
             _ => json!({"temperature": 1, "seed": 7, "top_k": 3}),
         };
         let mut body = chat(&format!("{text} ({i})"), more);
-        body["max_tokens"] = json!(8 + i * 2);
+        body["max_tokens"] = json!(8 + i);
         body
     };
     (0..15).map(one).collect()

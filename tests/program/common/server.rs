@@ -150,7 +150,9 @@ impl Drop for Server {
             // The test has failed already: what it left running must not outlive it, and a second panic would hide the first.
             let _ = self.child.kill();
             let _ = self.child.wait();
-            eprintln!("{:#?}", self.log.lock().unwrap_or_else(PoisonError::into_inner));
+            let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+            let of_asking = |line: &&String| !line.contains("\"/metrics\"") && !line.contains("\"/stats\"");
+            log.iter().filter(of_asking).for_each(|line| eprintln!("{line}"));
             return;
         }
         signal(self.pid());
