@@ -108,3 +108,11 @@ fn memory_left_gpu() -> Result<u64, String> {
     let total = total.ok_or("MLX does not say how much memory the GPU has: give a size instead of auto")?;
     Ok(total.saturating_sub(used))
 }
+
+/// MLX is for one thread at a time, and tests run on many.
+#[cfg(test)]
+pub(crate) fn turn() -> std::sync::MutexGuard<'static, ()> {
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    // A test that failed while it held the turn has not harmed it.
+    TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -2,6 +2,8 @@
 //!
 //! Needs the default model, which `make model` fetches.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use common::{Row, Runner, golden};
