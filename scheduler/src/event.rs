@@ -8,9 +8,9 @@ use kv::{Ledger, RowFault, SeqId, Step, Wants};
 pub enum Turn {
     /// Launch this step.
     Step(Step),
-    /// A row was preempted to make room: settle this list too, then call `settled` again.
+    /// A row was preempted to make room, or the list was overtaken by events: settle this one too, then call `settled` again.
     Settle(Wants),
-    /// Nothing can run now. The next submit, cancel, step done or loss may change that.
+    /// Nothing can run now, until the next submit, cancel or step done; after a loss, until the model is back.
     Idle,
 }
 

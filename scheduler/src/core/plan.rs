@@ -147,8 +147,8 @@ impl Scheduler {
         takes
     }
 
-    /// An admission must leave what the rows before it need soon: the rest of their known tokens, and a block to decode into. A
-    /// row that is alone needs no such room, or it might never start.
+    /// An admission must leave what the rows before it, and the row itself, need soon: the rest of their known tokens, and a block to
+    /// decode into. Never more than a row can come to in all, so that a row that is alone always fits.
     fn with_spare(&self, parts: &[Part], takes: Vec<(SeqId, u32)>) -> Vec<Entrant> {
         let limits = &self.limits;
         let soon = |row: &Row| {
@@ -164,10 +164,9 @@ impl Scheduler {
         let mut entrants = Vec::with_capacity(takes.len());
         for (seq, chunk) in takes {
             let row = &self.rows[&seq];
-            let alone = self.running.is_empty() && entrants.is_empty();
-            // Beyond its prompt, which the pool looks at itself, the row needs a block to decode into.
+            // Its whole prompt the pool looks at itself.
             let own = soon(row) - limits.blocks_for(row.known());
-            entrants.push(Entrant { seq, chunk, spare: if alone { 0 } else { spare + own } });
+            entrants.push(Entrant { seq, chunk, spare: spare + own });
             spare += soon(row) - limits.blocks_for(self.sealed_for(row) + chunk);
         }
         entrants

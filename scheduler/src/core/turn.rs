@@ -89,7 +89,7 @@ impl Scheduler {
         };
         self.ledger = settled.ledger;
         if open.stale {
-            return self.begin_turn(now_us).map_or(Turn::Idle, Turn::Settle);
+            return Turn::Idle;
         }
         let mut parts = open.parts;
         let mut copies = Vec::new();
@@ -113,7 +113,11 @@ impl Scheduler {
         {
             return Turn::Settle(wants);
         }
-        self.launch(&parts, copies)
+        match self.launch(&parts, copies) {
+            Some(step) => Turn::Step(step),
+            // Something changed since the list was made, maybe by a preemption: there may be other rows to plan for.
+            None => self.begin_turn(now_us).map_or(Turn::Idle, Turn::Settle),
+        }
     }
 
     fn live(&mut self, seq: SeqId, life: u64) -> Option<&mut Live> {
@@ -196,12 +200,12 @@ impl Scheduler {
         self.running.retain(|&other| other != seq);
         self.chores.push(Want::Release { seq, after: self.in_flight(last_step) });
         self.events.push(Event::Preempted { seq });
-        // Should this turn come to nothing, the next one has other rows to plan for.
+        // Should this turn come to nothing, another may not.
         self.stalled = false;
     }
 
-    /// Makes a step of those parts whose rows still run and have the blocks.
-    fn launch(&mut self, parts: &[Part], copies: Vec<(BlockId, BlockId)>) -> Turn {
+    /// Makes a step of those parts whose rows still run and have the blocks. None: there are none.
+    fn launch(&mut self, parts: &[Part], copies: Vec<(BlockId, BlockId)>) -> Option<Step> {
         let id = StepId(self.last_step.0 + 1);
         let (mut rows, mut flown) = (Vec::new(), Vec::new());
         for part in parts {
@@ -226,11 +230,11 @@ impl Scheduler {
             }
         }
         if rows.is_empty() {
-            return Turn::Idle;
+            return None;
         }
         self.last_step = id;
         self.stalled = false;
         self.flights.push_back(Flight { id, rows: flown });
-        Turn::Step(Step { id, copies, rows })
+        Some(Step { id, copies, rows })
     }
 }

@@ -100,8 +100,9 @@ fn a_cancelled_row_is_silent_and_gives_its_blocks_back() {
 #[test]
 fn one_rows_bad_numbers_end_that_row_alone_and_are_not_reused() {
     let mut bench = Bench::new(limits());
-    bench.submit(ask(1, own(1, 8), 4)).unwrap();
-    bench.submit(ask(2, own(2, 8), 4)).unwrap();
+    bench.submit(ask(1, own(1, 9), 4)).unwrap();
+    bench.submit(ask(2, own(2, 9), 4)).unwrap();
+    bench.step();
     bench.launch();
     let step = bench.flights.pop_front().unwrap();
     let results = vec![RowResult { seq: kv::SeqId(1), token: Err(RowFault::NotFinite) }, RowResult { seq: kv::SeqId(2), token: Ok(7) }];
@@ -110,9 +111,12 @@ fn one_rows_bad_numbers_end_that_row_alone_and_are_not_reused() {
     bench.run();
     assert_eq!(bench.finished(1).unwrap().0, Reason::Fault(RowFault::NotFinite));
     assert_eq!(bench.finished(2).unwrap().0, Reason::Length);
-    bench.submit(ask(3, own(1, 8), 1)).unwrap();
-    bench.run();
-    assert!(bench.events.iter().any(|e| matches!(e, Event::Admitted { seq, cached: 0, .. } if seq.0 == 3)));
+    for (seq, of, expected) in [(3, 1, 0), (4, 2, 8)] {
+        bench.submit(ask(seq, own(of, 9), 1)).unwrap();
+        bench.run();
+        let admitted = bench.events.iter().find(|event| event.seq().0 == seq);
+        assert!(matches!(admitted, Some(Event::Admitted { cached, .. }) if *cached == expected), "{admitted:?}");
+    }
 }
 
 #[test]

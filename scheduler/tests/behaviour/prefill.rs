@@ -44,6 +44,18 @@ fn a_short_prompt_does_not_wait_behind_a_long_one() {
 }
 
 #[test]
+fn a_free_place_is_filled_though_two_long_prompts_could_use_the_whole_chunk() {
+    let mut bench = Bench::new(limits());
+    bench.submit(ask(1, own(1, 4), 200)).unwrap();
+    bench.step();
+    for seq in [2, 3, 4] {
+        bench.submit(ask(seq, own(seq, 400), 1)).unwrap();
+        bench.step();
+        assert_eq!(bench.admitted().last(), Some(&seq));
+    }
+}
+
+#[test]
 fn a_long_prompt_does_not_starve_behind_short_ones() {
     let mut bench = Bench::new(Limits { batch: 4, ..limits() });
     bench.submit(ask(1, own(1, 4), 200)).unwrap();

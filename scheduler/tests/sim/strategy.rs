@@ -43,7 +43,7 @@ pub(crate) enum Op {
 
 pub(crate) fn shape() -> impl Strategy<Value = Shape> {
     let sizes = (1..7u32, 1..17u32, 2..24u32, 1..3u32, 1..12u32);
-    (sizes, 6..40u32, any::<bool>()).prop_map(|(sizes, blocks, prefix_cache)| {
+    (sizes, prop_oneof![3 => 6..14u32, 1 => 14..40u32], any::<bool>()).prop_map(|(sizes, blocks, prefix_cache)| {
         let (batch, prefill_chunk, step_tokens, depth, queue) = sizes;
         let pool_tokens = u64::from(blocks * BLOCK_TOKENS);
         let limits = Limits { batch, prefill_chunk, step_tokens, context: CONTEXT, depth, queue, pool_tokens, block_tokens: BLOCK_TOKENS, prefix_cache };
@@ -52,8 +52,8 @@ pub(crate) fn shape() -> impl Strategy<Value = Shape> {
 }
 
 fn ask() -> impl Strategy<Value = Ask> {
-    let prompt = ((0..25u32, 0..2u32), prop::collection::vec(0..2u32, 0..12));
-    let length = (0..14u32, 0..6u32, any::<bool>(), prop::bool::weighted(0.2));
+    let prompt = ((0..25u32, 0..2u32), prop_oneof![1 => Just(Vec::new()), 3 => prop::collection::vec(0..2u32, 0..12)]);
+    let length = (0..22u32, 0..6u32, any::<bool>(), prop::bool::weighted(0.2));
     let who = (0..3u32, 0..4u32, -1..2i32, prop::option::weighted(0.1, 0..8u32));
     (prompt, length, who).prop_map(|(prompt, length, who)| Ask {
         shared: prompt.0,

@@ -5,7 +5,7 @@ use crate::rows::{self, End, Run, STOP};
 use crate::strategy::{Ask, BLOCK_TOKENS, CONTEXT, Op, Shape};
 use kv::invariants::Invariant::{S2, S3, S4, S5, S7};
 use kv::invariants::ensure;
-use kv::{Pool, PoolConfig, Sampling, SeqId, Settled, Violation, Want, Wants};
+use kv::{Input, Pool, PoolConfig, Sampling, SeqId, Settled, Violation, Want, Wants};
 use proptest::test_runner::TestCaseError;
 use scheduler::{Event, KeyId, Reason, Refusal, Scheduler, Submit, Turn};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +23,56 @@ pub(crate) struct World {
     /// Rows that hold blocks, by order of first admission.
     running: BTreeSet<(u64, SeqId)>,
     now_us: u64,
+    pub(crate) seen: Seen,
+}
+
+/// How often the rarer things happened: a simulator that never meets them tests nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) preempted: u32,
+    pub(crate) resumed: u32,
+    pub(crate) resumed_cached: u32,
+    pub(crate) cached: u32,
+    pub(crate) copies: u32,
+    pub(crate) from_previous: u32,
+    pub(crate) faults: u32,
+    pub(crate) stops: u32,
+    pub(crate) refused: u32,
+    pub(crate) restarted: u32,
+}
+
+impl Seen {
+    pub(crate) fn all(&mut self) -> [&mut u32; 10] {
+        [
+            &mut self.preempted,
+            &mut self.resumed,
+            &mut self.resumed_cached,
+            &mut self.cached,
+            &mut self.copies,
+            &mut self.from_previous,
+            &mut self.faults,
+            &mut self.stops,
+            &mut self.refused,
+            &mut self.restarted,
+        ]
+    }
+
+    fn note(&mut self, event: &Event) {
+        match event {
+            Event::Admitted { cached, .. } => self.cached += u32::from(*cached > 0),
+            Event::Resumed { cached, .. } => {
+                self.resumed += 1;
+                self.resumed_cached += u32::from(*cached > 0);
+            }
+            Event::Preempted { .. } => self.preempted += 1,
+            Event::Token { .. } => {}
+            Event::Finished { reason, counts, .. } => {
+                self.restarted += u32::from(counts.restarts > 0);
+                self.faults += u32::from(matches!(reason, Reason::Fault(_)));
+                self.stops += u32::from(*reason == Reason::Stop);
+            }
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -44,6 +94,7 @@ impl World {
             clients: BTreeMap::new(),
             running: BTreeSet::new(),
             now_us: 0,
+            seen: Seen::default(),
             shape,
         }
     }
@@ -120,6 +171,7 @@ impl World {
             Some(Refusal::Draining) => false,
         };
         ensure(S4, just, || format!("{refused:?} for {need} tokens"))?;
+        self.seen.refused += u32::from(refused.is_some());
         if refused.is_none() {
             self.runs.insert(seq, (rows::run(&submit, ask.fault_at), ask.fault_at));
             self.clients.insert(seq, Client::default());
@@ -132,6 +184,7 @@ impl World {
         let Some(mut wants) = self.scheduler.begin_turn(self.now_us) else {
             return Ok(false);
         };
+        let lost = meanwhile.iter().any(|op| matches!(op, Op::Lose));
         // Each list of a turn preempts a row, drops a lost one, or is the last.
         for _ in 0..100 {
             let settled = self.settle(wants)?;
@@ -147,11 +200,18 @@ impl World {
                 Turn::Step(step) => {
                     let tokens = step.tokens();
                     ensure(S4, tokens <= self.scheduler.limits().step_tokens, || format!("{tokens} tokens"))?;
+                    self.seen.copies += step.copies.len() as u32;
+                    self.seen.from_previous += step.rows.iter().filter(|row| row.input == Input::FromPrevious).count() as u32;
                     self.device.launch(step, &Truth { runs: &self.runs })?;
                     return Ok(true);
                 }
                 Turn::Settle(more) => wants = more,
-                Turn::Idle => return Ok(true),
+                Turn::Idle => {
+                    // Idle means it: asked again, the scheduler has nothing either, unless it lost the model meanwhile.
+                    let more = if lost { None } else { self.scheduler.begin_turn(self.now_us) };
+                    ensure(S7, more.is_none(), || format!("idle, and yet {more:?}"))?;
+                    return Ok(true);
+                }
             }
         }
         Err(Violation::new(S7, "a turn has no end"))
@@ -180,6 +240,7 @@ impl World {
             let over = client.finished || client.cancelled;
             ensure(S2, !over, || format!("{event:?} after its end"))?;
             let (run, _) = &self.runs[&seq];
+            self.seen.note(&event);
             match event {
                 Event::Admitted { .. } | Event::Resumed { .. } => {
                     let first = matches!(event, Event::Admitted { .. });

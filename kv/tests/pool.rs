@@ -1,0 +1,230 @@
+//! What the pool promises, one promise a test.
+
+#![allow(clippy::unwrap_used)]
+
+use kv::{BlockId, Grant, Ledger, Pool, PoolConfig, SeqId, StepId, Want, Wants};
+
+const SIZE: u32 = 4;
+
+struct Desk(Pool);
+
+/// Cached tokens, table, and copies to make first.
+type Admission = (u32, Vec<BlockId>, Vec<(BlockId, BlockId)>);
+
+impl Desk {
+    fn new(blocks: u32) -> Desk {
+        Desk(Pool::new(PoolConfig { blocks, block_tokens: SIZE, block_bytes: 1 << 20, prefix_cache: true }))
+    }
+
+    fn settle(&mut self, list: Vec<Want>) -> Vec<Grant> {
+        let settled = self.0.settle(Wants { turn: 1, list });
+        assert_eq!(self.0.check(), Ok(()));
+        settled.grants
+    }
+
+    /// Admits the whole prompt: cached tokens, table and copies, if it fits.
+    fn admit(&mut self, seq: u64, prompt: &[u32], spare: u32) -> Option<Admission> {
+        let want = Want::Admit { seq: SeqId(seq), prompt: prompt.into(), chunk: u32::MAX, spare };
+        match self.settle(vec![want]).pop()? {
+            Grant::Admitted { cached, table, copies } => Some((cached, table, copies)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn seal(&mut self, seq: u64, tokens: &[u32]) {
+        self.settle(vec![Want::Seal { seq: SeqId(seq), tokens: tokens.to_vec() }]);
+    }
+
+    fn release(&mut self, seq: u64, after: Option<u64>) {
+        self.settle(vec![Want::Release { seq: SeqId(seq), after: after.map(StepId) }]);
+    }
+
+    /// A prompt computed by a row that is gone again.
+    fn cache(&mut self, seq: u64, prompt: &[u32]) -> Vec<BlockId> {
+        let (cached, table, _) = self.admit(seq, prompt, 0).unwrap();
+        self.seal(seq, &prompt[cached as usize..]);
+        self.release(seq, None);
+        table
+    }
+
+    /// `[rows, prefix, held, free]`
+    fn shape(&self) -> [u32; 4] {
+        let Ledger { rows, prefix, held, free, .. } = self.0.ledger();
+        [rows, prefix, held, free]
+    }
+}
+
+/// `count` tokens that no other text shares.
+fn text(number: u32, count: u32) -> Vec<u32> {
+    (0..count).map(|i| number * 1000 + i).collect()
+}
+
+#[test]
+fn a_list_is_settled_in_order_up_to_the_first_shortfall() {
+    let mut desk = Desk::new(4);
+    let admit = |seq, tokens| Want::Admit { seq: SeqId(seq), prompt: text(seq as u32, tokens).into(), chunk: 99, spare: 0 };
+    let grow = |seq, tokens| Want::Grow { seq: SeqId(seq), tokens };
+    // Two blocks, then five are wanted where two are left; the release behind it is not looked at.
+    let list = vec![admit(1, 8), grow(1, 28), Want::Release { seq: SeqId(1), after: None }];
+    assert_eq!(desk.settle(list).len(), 1);
+    assert_eq!(desk.shape(), [2, 0, 0, 2]);
+    // The same after a release does fit.
+    let list = vec![Want::Release { seq: SeqId(1), after: None }, admit(2, 8), grow(2, 16)];
+    assert_eq!(desk.settle(list).len(), 3);
+    assert_eq!(desk.shape(), [4, 0, 0, 0]);
+}
+
+#[test]
+fn growth_within_a_block_costs_nothing() {
+    let mut desk = Desk::new(2);
+    desk.admit(1, &text(1, 1), 0).unwrap();
+    for (tokens, new) in [(2, 0), (4, 0), (5, 1), (8, 0), (5, 0)] {
+        let grants = desk.settle(vec![Want::Grow { seq: SeqId(1), tokens }]);
+        let [Grant::Grown { new: blocks, copies }] = &grants[..] else { panic!("{grants:?}") };
+        assert_eq!((blocks.len(), copies.len()), (new, 0), "{tokens} tokens");
+    }
+}
+
+#[test]
+fn an_admission_reserves_a_chunk_and_looks_at_the_whole() {
+    let mut desk = Desk::new(10);
+    let want = |chunk, spare| Want::Admit { seq: SeqId(1), prompt: text(1, 32).into(), chunk, spare };
+    assert_eq!(desk.settle(vec![want(8, 3)]).len(), 0, "8 blocks in all, and 3 to spare, of 10");
+    let grants = desk.settle(vec![want(8, 2)]);
+    let [Grant::Admitted { cached: 0, table, .. }] = &grants[..] else { panic!("{grants:?}") };
+    assert_eq!(table.len(), 2);
+}
+
+#[test]
+fn a_prefix_is_shared_in_full_blocks() {
+    let mut desk = Desk::new(16);
+    let first = desk.cache(1, &text(1, 11));
+    assert_eq!(desk.shape(), [0, 2, 0, 14], "the last block is not full");
+    let rows: &[(Vec<u32>, u32)] = &[
+        (text(1, 11), 8),
+        ([text(1, 7), text(2, 5)].concat(), 4),
+        ([text(1, 3), text(2, 5)].concat(), 0),
+        (text(1, 9), 8),
+        (text(2, 9), 0),
+        // The second block's tokens after another beginning are another prefix.
+        ([text(2, 4), text(1, 8)[4..].to_vec(), text(3, 1)].concat(), 0),
+    ];
+    for (n, (prompt, expected)) in rows.iter().enumerate() {
+        let (cached, table, copies) = desk.admit(10 + n as u64, prompt, 0).unwrap();
+        assert_eq!((cached, copies.len()), (*expected, 0), "row {n}");
+        let shared = (cached / SIZE) as usize;
+        assert_eq!(table[..shared], first[..shared], "row {n}");
+        desk.release(10 + n as u64, None);
+    }
+}
+
+#[test]
+fn a_prompt_that_is_cached_whole_computes_one_token_in_a_copy() {
+    let mut desk = Desk::new(6);
+    let first = desk.cache(1, &text(1, 8));
+    let (cached, table, copies) = desk.admit(2, &text(1, 8), 0).unwrap();
+    assert_eq!((cached, table[0], copies), (7, first[0], vec![(first[1], table[1])]));
+    assert_eq!(desk.shape(), [3, 0, 0, 3], "the source stays until the copy is made");
+    desk.seal(2, &text(1, 8)[7..]);
+    assert_eq!(desk.shape(), [2, 0, 0, 4], "the copy took the source's place");
+    // What the row goes on to compute continues the chain.
+    desk.settle(vec![Want::Grow { seq: SeqId(2), tokens: 12 }]);
+    desk.seal(2, &text(5, 4));
+    desk.release(2, None);
+    let longer = [text(1, 8), text(5, 4), text(6, 1)].concat();
+    assert_eq!(desk.admit(3, &longer, 0).unwrap().0, 12);
+}
+
+#[test]
+fn a_copy_that_does_not_fit_is_computed_again() {
+    let mut desk = Desk::new(2);
+    let first = desk.cache(1, &text(1, 8));
+    let (cached, table, copies) = desk.admit(2, &text(1, 8), 0).unwrap();
+    assert_eq!((cached, copies.len()), (4, 0));
+    assert_eq!((table[0], table[1]), (first[0], first[1]), "the second block was evicted and given out again");
+}
+
+#[test]
+fn eviction_takes_the_least_recently_used_chain_from_its_tail() {
+    let mut desk = Desk::new(6);
+    desk.cache(1, &text(1, 12));
+    desk.cache(2, &text(2, 12));
+    desk.cache(1, &[text(1, 12), text(9, 1)].concat()); // Uses the first chain again; evicts one block for its own last token.
+    let cached = |desk: &mut Desk, n: u32| {
+        // A chunk of one token: looking evicts nothing.
+        let prompt = [text(n, 12), text(8, 1)].concat().into();
+        let grants = desk.settle(vec![Want::Admit { seq: SeqId(50), prompt, chunk: 1, spare: 0 }]);
+        let [Grant::Admitted { cached, .. }] = grants[..] else { panic!("{grants:?}") };
+        desk.settle(vec![Want::Release { seq: SeqId(50), after: None }]);
+        cached
+    };
+    assert_eq!(desk.shape(), [0, 5, 0, 1]);
+    assert_eq!((cached(&mut desk, 2), cached(&mut desk, 1)), (8, 12));
+}
+
+#[test]
+fn released_is_not_free_until_the_step_is_done() {
+    let mut desk = Desk::new(3);
+    desk.admit(1, &text(1, 9), 0).unwrap();
+    desk.seal(1, &text(1, 8));
+    desk.release(1, Some(7));
+    assert_eq!(desk.shape(), [0, 0, 3, 0]);
+    assert_eq!(desk.admit(2, &text(2, 1), 0), None);
+    desk.settle(vec![Want::Done { step: StepId(6) }]);
+    assert_eq!(desk.shape(), [0, 0, 3, 0]);
+    // Reading what is held is fine, and brings it back to life.
+    let (cached, ..) = desk.admit(3, &text(1, 8)[..5], 0).unwrap_or_default();
+    assert_eq!(cached, 0, "but its second block would have to be written");
+    desk.settle(vec![Want::Done { step: StepId(7) }]);
+    assert_eq!(desk.shape(), [0, 2, 0, 1]);
+}
+
+#[test]
+fn a_block_is_held_for_the_last_of_its_holders() {
+    let mut desk = Desk::new(4);
+    desk.cache(1, &text(1, 4));
+    for seq in [2, 3] {
+        assert_eq!(desk.admit(seq, &text(1, 5), 0).unwrap().0, 4);
+    }
+    desk.release(2, Some(9));
+    desk.release(3, None);
+    assert_eq!(desk.shape(), [0, 0, 2, 2], "the shared block, and row 2's own");
+    desk.settle(vec![Want::Done { step: StepId(9) }]);
+    assert_eq!(desk.shape(), [0, 1, 0, 3]);
+}
+
+#[test]
+fn what_is_forgotten_is_not_shared() {
+    let mut desk = Desk::new(8);
+    desk.admit(1, &text(1, 9), 0).unwrap();
+    desk.seal(1, &text(1, 9));
+    desk.settle(vec![Want::Forget { seq: SeqId(1) }, Want::Release { seq: SeqId(1), after: None }]);
+    assert_eq!(desk.shape(), [0, 0, 0, 8]);
+    assert_eq!(desk.admit(2, &text(1, 9), 0).unwrap().0, 0);
+}
+
+#[test]
+fn void_frees_everything() {
+    let mut desk = Desk::new(8);
+    desk.cache(1, &text(1, 8));
+    desk.admit(2, &text(2, 8), 0).unwrap();
+    desk.release(2, Some(3));
+    desk.settle(vec![Want::Void]);
+    assert_eq!(desk.shape(), [0, 0, 0, 8]);
+    assert_eq!(desk.admit(3, &text(1, 8), 0).unwrap().0, 0);
+}
+
+#[test]
+fn unknown_rows_are_released_and_sealed_without_harm() {
+    let mut desk = Desk::new(2);
+    desk.release(9, Some(1));
+    desk.seal(9, &[1, 2, 3]);
+    desk.settle(vec![Want::Forget { seq: SeqId(9) }, Want::Done { step: StepId(100) }]);
+    assert_eq!(desk.shape(), [0, 0, 0, 2]);
+}
+
+#[test]
+#[should_panic(expected = "was not admitted")]
+fn growth_of_an_unknown_row_is_a_bug() {
+    Desk::new(2).settle(vec![Want::Grow { seq: SeqId(9), tokens: 1 }]);
+}
