@@ -8,7 +8,7 @@
 //! - [`stats`]: one snapshot of everything, published after every turn.
 //!
 //! Inside, an actor a file: `request`, `scheduling`, `budget`, `model`, and between them `messages`. What they need to know but
-//! not to be: `check`, `prompt`, `writer`, `clock`, `rate` are pure; `reporting` fills stats and metrics; `host` is the model's
+//! not to be: `check`, `prompt`, `writer`, `clock`, `rate` are pure; `reporting` fills stats and metrics, `trace` a request's spans; `host` is the model's
 //! own thread.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -26,11 +26,14 @@ mod clock;
 mod host;
 mod messages;
 mod model;
+#[cfg(test)]
+mod panic_tests;
 mod prompt;
 mod rate;
 mod reporting;
 mod request;
 mod scheduling;
+mod trace;
 mod writer;
 
 pub use answer::Answer;

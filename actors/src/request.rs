@@ -8,6 +8,7 @@ use crate::messages::{Cancel, Delta, Route, Submit, What};
 use crate::prompt;
 use crate::scheduling::Scheduling;
 use crate::service::unavailable;
+use crate::trace::Trace;
 use crate::writer::{Writer, Written};
 use actix::{Actor, ActorContext, ActorFutureExt, Addr, AsyncContext, Context, Handler, Message, WrapFuture};
 use kv::{Sampling, SeqId};
@@ -28,6 +29,8 @@ const SEED_BITS: u32 = 53;
 
 /// What all requests share.
 pub(crate) struct Desk {
+    /// The id that clients know it by.
+    pub(crate) model: String,
     pub(crate) text: Arc<Text>,
     pub(crate) bounds: Bounds,
     pub(crate) stop_ids: Arc<[u32]>,
@@ -52,6 +55,9 @@ pub(crate) struct Request {
     seq: SeqId,
     row: Option<Row>,
     counts: Counts,
+    /// Times the row was admitted again: for each preemption once, and for each loss of the model.
+    resumed: u32,
+    trace: Trace,
     ended: bool,
     /// Goes back when the actor is gone, and not before.
     _permit: OwnedSemaphorePermit,
@@ -82,6 +88,7 @@ impl Drop for Ticket {
 impl Request {
     pub(crate) fn new(desk: Arc<Desk>, seq: SeqId, ask: Ask, events: mpsc::Sender<Event>, permit: OwnedSemaphorePermit) -> Request {
         let seed = ask.params.seed.unwrap_or_else(random_seed);
+        let trace = Trace::begin(&desk.model, &ask.id, &ask.prompt, &ask.params, seed);
         Request {
             desk,
             id: ask.id,
@@ -93,6 +100,8 @@ impl Request {
             seq,
             row: None,
             counts: Counts::default(),
+            resumed: 0,
+            trace,
             ended: false,
             _permit: permit,
         }
@@ -132,6 +141,7 @@ impl Request {
             scheduler::Event::Admitted { cached, .. } => {
                 self.clock.admitted(at);
                 self.counts.cached = cached;
+                self.trace.admitted(cached);
                 self.desk.metrics.prefix_lookup(self.counts.prompt, cached);
             }
             scheduler::Event::Token { token, .. } => {
@@ -145,8 +155,15 @@ impl Request {
                     }
                 }
             }
-            scheduler::Event::Preempted { .. } => self.counts.preemptions += 1,
-            scheduler::Event::Resumed { .. } => {}
+            scheduler::Event::Preempted { .. } => {
+                self.counts.preemptions += 1;
+                self.trace.preempted();
+            }
+            scheduler::Event::Resumed { recomputed, .. } => {
+                self.resumed += 1;
+                self.counts.restarts = self.resumed.saturating_sub(self.counts.preemptions);
+                self.trace.resumed(recomputed);
+            }
             scheduler::Event::Finished { reason, stop_token, counts, .. } => {
                 if stop_token {
                     self.generated(at);
@@ -163,6 +180,7 @@ impl Request {
         match self.clock.token(at) {
             Some(since_last) => self.desk.metrics.next_token(since_last),
             None => {
+                self.trace.first_token();
                 self.desk.metrics.prefilled(self.counts.prompt, self.counts.cached);
                 self.desk.metrics.first_token(self.clock.since_asked(at));
             }
@@ -198,7 +216,7 @@ impl Request {
         if self.ended {
             return;
         }
-        let usage = Usage { prompt_tokens: self.counts.prompt, cached_tokens: self.counts.cached, completion_tokens: self.counts.generated };
+        let usage = self.usage();
         let timings = self.clock.timings(at, &self.counts, self.seed);
         self.send(Event::Done { finish, usage, timings }, ctx);
         let reason = match finish {
@@ -206,6 +224,11 @@ impl Request {
             Finish::Length => FinishReason::Length,
         };
         self.end(reason, at, ctx);
+    }
+
+    fn usage(&self) -> Usage {
+        let Counts { prompt, cached, generated, .. } = self.counts;
+        Usage { prompt_tokens: prompt, cached_tokens: cached, completion_tokens: generated }
     }
 
     fn fail(&mut self, failure: Failure, at: Instant, ctx: &mut Context<Self>) {
@@ -223,6 +246,7 @@ impl Request {
         if let Some(row) = &mut self.row {
             row.ticket.ended = true;
         }
+        self.trace.end(reason.as_str(), &self.usage());
         self.send(Event::Failed(failure), ctx);
         self.stop(ctx);
     }
@@ -267,6 +291,7 @@ impl Request {
             e2e: self.clock.since_asked(at),
         };
         self.desk.metrics.finished(&done);
+        self.trace.end(reason.as_str(), &self.usage());
         tracing::info!(
             id = self.id,
             finish = reason.as_str(),

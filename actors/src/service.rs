@@ -43,12 +43,12 @@ pub struct Drained {
 
 /// The handle. When the last clone is dropped the actors stop, the model's thread ends, and rows still running are lost.
 #[derive(Clone)]
-pub struct Service(Arc<Inner>);
+pub struct Service(pub(crate) Arc<Inner>);
 
-struct Inner {
+pub(crate) struct Inner {
     card: ModelCard,
     info: EngineInfo,
-    desk: Arc<Desk>,
+    pub(crate) desk: Arc<Desk>,
     /// One for each request in the house, waiting or running: admission is a permit, passed by value.
     permits: Arc<Semaphore>,
     permits_total: u32,
@@ -82,6 +82,7 @@ impl Service {
         };
         let desk = Desk {
             bounds: Bounds { context: info.context, pool_tokens: u64::from(info.blocks) * u64::from(BLOCK_TOKENS), vocab: info.vocab },
+            model: info.name.clone(),
             stop_ids: setup.text.stop_ids().into(),
             text: setup.text,
             metrics: setup.metrics,
