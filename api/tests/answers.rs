@@ -167,6 +167,8 @@ fn the_small_routes() {
         assert_eq!(client.head().status, 200, "HEAD {path}");
     }
     client.ask("/v1/completions", json!({"prompt": "a", "max_tokens": 3, "ignore_eos": true}));
+    // The snapshot is published after the turn that gave the answer away.
+    server.wait("the answer is counted", |s| s.tokens.generated == 3 && s.running == 0);
     let stats = client.get("/stats").json();
     assert!(stats["kv"]["budget_bytes"].as_u64().unwrap() > 0, "{stats}");
     assert_eq!(stats["tokens"]["generated"], 3, "{stats}");
