@@ -109,7 +109,7 @@ fn a_stop_string_ends_the_text_before_it() {
 fn many_at_once_each_get_what_they_would_get_alone() {
     let server = Server::start();
     let body = |i: usize| {
-        let stream = i % 2 == 0;
+        let stream = i.is_multiple_of(2);
         chat(json!({"messages": [{"role": "user", "content": format!("question {i}")}], "seed": i, "max_tokens": 60, "stream": stream, "ignore_eos": true}))
     };
     let text = |i: usize| {
