@@ -6,6 +6,7 @@ use crate::check::{self, Bounds, Checked};
 use crate::clock::Clock;
 use crate::messages::{Cancel, Delta, Route, Submit, What};
 use crate::prompt;
+use crate::rows::{Board, Line, Phase, RowStats};
 use crate::scheduling::Scheduling;
 use crate::service::unavailable;
 use crate::trace::Trace;
@@ -36,6 +37,7 @@ pub(crate) struct Desk {
     pub(crate) stop_ids: Arc<[u32]>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) scheduling: Addr<Scheduling>,
+    pub(crate) board: Arc<Board>,
 }
 
 /// From the client's end: it was dropped before the last word.
@@ -67,6 +69,7 @@ pub(crate) struct Request {
 struct Row {
     ticket: Ticket,
     writer: Writer,
+    line: Line,
 }
 
 /// A row at the scheduler. Dropping it cancels the row unless the scheduler has ended it: so a client that leaves, a stop
@@ -133,7 +136,19 @@ impl Request {
         let scheduling = desk.scheduling.clone();
         let route = Route::new(ctx.address(), prompt_tokens);
         scheduling.do_send(Submit { submit, route });
-        self.row = Some(Row { ticket: Ticket { seq: self.seq, scheduling, ended: false }, writer: Writer::new(desk.text.detokenizer(), stop) });
+        let line = RowStats { id: self.id.clone(), phase: Phase::Queued, prompt_tokens, cached_tokens: 0, generated_tokens: 0, preemptions: 0 };
+        self.row = Some(Row {
+            ticket: Ticket { seq: self.seq, scheduling, ended: false },
+            writer: Writer::new(desk.text.detokenizer(), stop),
+            line: desk.board.put(self.seq, line),
+        });
+    }
+
+    /// Changes this row's line on the board.
+    fn show(&self, change: impl FnOnce(&mut RowStats)) {
+        if let Some(row) = &self.row {
+            row.line.note(change);
+        }
     }
 
     fn happened(&mut self, event: scheduler::Event, at: Instant, ctx: &mut Context<Self>) {
@@ -143,6 +158,7 @@ impl Request {
                 self.counts.cached = cached;
                 self.trace.admitted(cached);
                 self.desk.metrics.prefix_lookup(self.counts.prompt, cached);
+                self.show(|row| (row.phase, row.cached_tokens) = (Phase::Prefill, cached));
             }
             scheduler::Event::Token { token, .. } => {
                 self.generated(at);
@@ -158,11 +174,16 @@ impl Request {
             scheduler::Event::Preempted { .. } => {
                 self.counts.preemptions += 1;
                 self.trace.preempted();
+                self.show(|row| {
+                    row.phase = Phase::Queued;
+                    row.preemptions += 1;
+                });
             }
             scheduler::Event::Resumed { recomputed, .. } => {
                 self.resumed += 1;
                 self.counts.restarts = self.resumed.saturating_sub(self.counts.preemptions);
                 self.trace.resumed(recomputed);
+                self.show(|row| row.phase = Phase::Prefill);
             }
             scheduler::Event::Finished { reason, stop_token, counts, .. } => {
                 if stop_token {
@@ -177,6 +198,10 @@ impl Request {
     /// One more token was generated for this row.
     fn generated(&mut self, at: Instant) {
         self.counts.generated += 1;
+        self.show(|row| {
+            row.phase = Phase::Decode;
+            row.generated_tokens += 1;
+        });
         match self.clock.token(at) {
             Some(since_last) => self.desk.metrics.next_token(since_last),
             None => {

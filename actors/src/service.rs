@@ -7,6 +7,7 @@ use crate::messages::{Cut, Drain};
 use crate::options::Options;
 use crate::prompt;
 use crate::request::{Desk, Request};
+use crate::rows::RowStats;
 use crate::scheduling::Scheduling;
 use crate::stats::Stats;
 use actix::{Actor, Addr};
@@ -87,6 +88,7 @@ impl Service {
             text: setup.text,
             metrics: setup.metrics,
             scheduling: setup.scheduling,
+            board: Arc::default(),
         };
         let permits_total = options.batch.max(1).saturating_add(options.queue);
         Service(Arc::new(Inner {
@@ -184,6 +186,11 @@ impl Service {
             });
         }
         Ok(self.0.desk.text.decode(ids))
+    }
+
+    /// Every request that waits or runs now, in the order of their coming.
+    pub fn rows(&self) -> Vec<RowStats> {
+        self.0.desk.board.rows()
     }
 
     /// The service as of the scheduler's last turn.

@@ -32,7 +32,7 @@ pub fn draw(logits: &Array, draws: &[&Draw]) -> Res<Drawn> {
     let mut tokens = greedy;
     for i in sampled {
         let token = one(&logits.index(i as i32), draws[i])?;
-        tokens = scatter_single(&tokens, &Array::from_slice(&[i as u32], &[1]), &token.reshape(&[1, 1])?, 0)?;
+        tokens = scatter_single(&tokens, Array::from_slice(&[i as u32], &[1]), token.reshape(&[1, 1])?, 0)?;
     }
     Ok(Drawn { tokens, finite })
 }
@@ -47,7 +47,7 @@ fn ban(logits: &Array, draws: &[&Draw]) -> Res<Array> {
     }
     let count = cells.len() as i32;
     let never = Array::from_slice(&vec![f32::NEG_INFINITY; cells.len()], &[count, 1]);
-    scatter_single(&logits.reshape(&[-1])?, &Array::from_slice(&cells, &[count]), &never, 0)?.reshape(&[-1, vocab])
+    scatter_single(&logits.reshape(&[-1])?, Array::from_slice(&cells, &[count]), &never, 0)?.reshape(&[-1, vocab])
 }
 
 /// One row: logits `[vocab]` → a token, i32.
