@@ -19,7 +19,9 @@ pub(crate) fn path(given: Option<&Path>) -> Result<PathBuf, String> {
 /// `$COXSWAIN_HOME`, or `~/.cache/coxswain`.
 fn home() -> Result<PathBuf, String> {
     let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    set("COXSWAIN_HOME").or_else(|| set("HOME").map(|h| h.join(".cache/coxswain"))).ok_or_else(|| "neither COXSWAIN_HOME nor HOME is set, so there is no default model: name one with --model".to_owned())
+    set("COXSWAIN_HOME")
+        .or_else(|| set("HOME").map(|h| h.join(".cache/coxswain")))
+        .ok_or_else(|| "neither COXSWAIN_HOME nor HOME is set, so there is no default model: name one with --model".to_owned())
 }
 
 /// Tokenizer and chat template of the model at `path`.

@@ -62,7 +62,13 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     tracing::info!("loading {}", path.display());
     let text = model::text(&path)?;
     let service = actors::start(opener(args, path), options(args), Arc::new(text)).map_err(|e| e.to_string())?;
-    let serve = ServeOptions { host: args.host.clone(), port: args.port, open: args.open, drain_timeout: Duration::from_secs(args.drain_timeout), ..ServeOptions::default() };
+    let serve = ServeOptions {
+        host: args.host.clone(),
+        port: args.port,
+        open: args.open,
+        drain_timeout: Duration::from_secs(args.drain_timeout),
+        ..ServeOptions::default()
+    };
     let served = actix_web::rt::System::new().block_on(async move {
         let card = service.card().clone();
         let running = api::serve(service, serve).map_err(|e| e.to_string())?.catch_signals().map_err(|e| format!("signals cannot be caught: {e}"))?;

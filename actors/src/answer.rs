@@ -13,7 +13,7 @@ pub struct Answer {
     /// The Request actor holds the other end. Its capacity is the longest answer's events, so that the actor never waits.
     events: mpsc::Receiver<Event>,
     /// Whom to tell of an early drop; None for a request that was refused before it had an actor.
-    request: Option<Addr<Request>>,
+    pub(crate) request: Option<Addr<Request>>,
     ended: bool,
 }
 

@@ -6,8 +6,10 @@ use crate::check::{self, Bounds, Checked};
 use crate::clock::Clock;
 use crate::messages::{Cancel, Delta, Route, Submit, What};
 use crate::prompt;
+use crate::rows::{Board, Line, Phase, RowStats};
 use crate::scheduling::Scheduling;
 use crate::service::unavailable;
+use crate::trace::Trace;
 use crate::writer::{Writer, Written};
 use actix::{Actor, ActorContext, ActorFutureExt, Addr, AsyncContext, Context, Handler, Message, WrapFuture};
 use kv::{Sampling, SeqId};
@@ -28,11 +30,14 @@ const SEED_BITS: u32 = 53;
 
 /// What all requests share.
 pub(crate) struct Desk {
+    /// The id that clients know it by.
+    pub(crate) model: String,
     pub(crate) text: Arc<Text>,
     pub(crate) bounds: Bounds,
     pub(crate) stop_ids: Arc<[u32]>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) scheduling: Addr<Scheduling>,
+    pub(crate) board: Arc<Board>,
 }
 
 /// From the client's end: it was dropped before the last word.
@@ -52,6 +57,9 @@ pub(crate) struct Request {
     seq: SeqId,
     row: Option<Row>,
     counts: Counts,
+    /// Times the row was admitted again: for each preemption once, and for each loss of the model.
+    resumed: u32,
+    trace: Trace,
     ended: bool,
     /// Goes back when the actor is gone, and not before.
     _permit: OwnedSemaphorePermit,
@@ -61,6 +69,7 @@ pub(crate) struct Request {
 struct Row {
     ticket: Ticket,
     writer: Writer,
+    line: Line,
 }
 
 /// A row at the scheduler. Dropping it cancels the row unless the scheduler has ended it: so a client that leaves, a stop
@@ -82,6 +91,7 @@ impl Drop for Ticket {
 impl Request {
     pub(crate) fn new(desk: Arc<Desk>, seq: SeqId, ask: Ask, events: mpsc::Sender<Event>, permit: OwnedSemaphorePermit) -> Request {
         let seed = ask.params.seed.unwrap_or_else(random_seed);
+        let trace = Trace::begin(&desk.model, &ask.id, &ask.prompt, &ask.params, seed);
         Request {
             desk,
             id: ask.id,
@@ -93,6 +103,8 @@ impl Request {
             seq,
             row: None,
             counts: Counts::default(),
+            resumed: 0,
+            trace,
             ended: false,
             _permit: permit,
         }
@@ -124,7 +136,19 @@ impl Request {
         let scheduling = desk.scheduling.clone();
         let route = Route::new(ctx.address(), prompt_tokens);
         scheduling.do_send(Submit { submit, route });
-        self.row = Some(Row { ticket: Ticket { seq: self.seq, scheduling, ended: false }, writer: Writer::new(desk.text.detokenizer(), stop) });
+        let line = RowStats { id: self.id.clone(), phase: Phase::Queued, prompt_tokens, cached_tokens: 0, generated_tokens: 0, preemptions: 0 };
+        self.row = Some(Row {
+            ticket: Ticket { seq: self.seq, scheduling, ended: false },
+            writer: Writer::new(desk.text.detokenizer(), stop),
+            line: desk.board.put(self.seq, line),
+        });
+    }
+
+    /// Changes this row's line on the board.
+    fn show(&self, change: impl FnOnce(&mut RowStats)) {
+        if let Some(row) = &self.row {
+            row.line.note(change);
+        }
     }
 
     fn happened(&mut self, event: scheduler::Event, at: Instant, ctx: &mut Context<Self>) {
@@ -132,7 +156,9 @@ impl Request {
             scheduler::Event::Admitted { cached, .. } => {
                 self.clock.admitted(at);
                 self.counts.cached = cached;
+                self.trace.admitted(cached);
                 self.desk.metrics.prefix_lookup(self.counts.prompt, cached);
+                self.show(|row| (row.phase, row.cached_tokens) = (Phase::Prefill, cached));
             }
             scheduler::Event::Token { token, .. } => {
                 self.generated(at);
@@ -145,8 +171,20 @@ impl Request {
                     }
                 }
             }
-            scheduler::Event::Preempted { .. } => self.counts.preemptions += 1,
-            scheduler::Event::Resumed { .. } => {}
+            scheduler::Event::Preempted { .. } => {
+                self.counts.preemptions += 1;
+                self.trace.preempted();
+                self.show(|row| {
+                    row.phase = Phase::Queued;
+                    row.preemptions += 1;
+                });
+            }
+            scheduler::Event::Resumed { recomputed, .. } => {
+                self.resumed += 1;
+                self.counts.restarts = self.resumed.saturating_sub(self.counts.preemptions);
+                self.trace.resumed(recomputed);
+                self.show(|row| row.phase = Phase::Prefill);
+            }
             scheduler::Event::Finished { reason, stop_token, counts, .. } => {
                 if stop_token {
                     self.generated(at);
@@ -160,9 +198,14 @@ impl Request {
     /// One more token was generated for this row.
     fn generated(&mut self, at: Instant) {
         self.counts.generated += 1;
+        self.show(|row| {
+            row.phase = Phase::Decode;
+            row.generated_tokens += 1;
+        });
         match self.clock.token(at) {
             Some(since_last) => self.desk.metrics.next_token(since_last),
             None => {
+                self.trace.first_token();
                 self.desk.metrics.prefilled(self.counts.prompt, self.counts.cached);
                 self.desk.metrics.first_token(self.clock.since_asked(at));
             }
@@ -198,7 +241,7 @@ impl Request {
         if self.ended {
             return;
         }
-        let usage = Usage { prompt_tokens: self.counts.prompt, cached_tokens: self.counts.cached, completion_tokens: self.counts.generated };
+        let usage = self.usage();
         let timings = self.clock.timings(at, &self.counts, self.seed);
         self.send(Event::Done { finish, usage, timings }, ctx);
         let reason = match finish {
@@ -206,6 +249,11 @@ impl Request {
             Finish::Length => FinishReason::Length,
         };
         self.end(reason, at, ctx);
+    }
+
+    fn usage(&self) -> Usage {
+        let Counts { prompt, cached, generated, .. } = self.counts;
+        Usage { prompt_tokens: prompt, cached_tokens: cached, completion_tokens: generated }
     }
 
     fn fail(&mut self, failure: Failure, at: Instant, ctx: &mut Context<Self>) {
@@ -223,6 +271,7 @@ impl Request {
         if let Some(row) = &mut self.row {
             row.ticket.ended = true;
         }
+        self.trace.end(reason.as_str(), &self.usage());
         self.send(Event::Failed(failure), ctx);
         self.stop(ctx);
     }
@@ -267,6 +316,7 @@ impl Request {
             e2e: self.clock.since_asked(at),
         };
         self.desk.metrics.finished(&done);
+        self.trace.end(reason.as_str(), &self.usage());
         tracing::info!(
             id = self.id,
             finish = reason.as_str(),

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 
 pub(crate) struct Scheduling {
     core: Scheduler,
-    budget: Addr<Budget>,
+    pub(crate) budget: Addr<Budget>,
     model: Addr<Model>,
     routes: HashMap<SeqId, Route>,
     notes: Vec<Note>,
@@ -58,6 +58,16 @@ struct TakeTurn;
 
 impl Actor for Scheduling {
     type Context = Context<Self>;
+}
+
+/// After a panic here, or when the service goes down. Readiness turns first, then the routes' own end tells the rows.
+impl Drop for Scheduling {
+    fn drop(&mut self) {
+        if !matches!(self.model_is, ModelState::Gone(_)) {
+            self.report.gone("the scheduler stopped");
+            self.report.publish();
+        }
+    }
 }
 
 impl Scheduling {

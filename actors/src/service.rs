@@ -7,6 +7,7 @@ use crate::messages::{Cut, Drain};
 use crate::options::Options;
 use crate::prompt;
 use crate::request::{Desk, Request};
+use crate::rows::RowStats;
 use crate::scheduling::Scheduling;
 use crate::stats::Stats;
 use actix::{Actor, Addr};
@@ -43,12 +44,12 @@ pub struct Drained {
 
 /// The handle. When the last clone is dropped the actors stop, the model's thread ends, and rows still running are lost.
 #[derive(Clone)]
-pub struct Service(Arc<Inner>);
+pub struct Service(pub(crate) Arc<Inner>);
 
-struct Inner {
+pub(crate) struct Inner {
     card: ModelCard,
     info: EngineInfo,
-    desk: Arc<Desk>,
+    pub(crate) desk: Arc<Desk>,
     /// One for each request in the house, waiting or running: admission is a permit, passed by value.
     permits: Arc<Semaphore>,
     permits_total: u32,
@@ -82,10 +83,12 @@ impl Service {
         };
         let desk = Desk {
             bounds: Bounds { context: info.context, pool_tokens: u64::from(info.blocks) * u64::from(BLOCK_TOKENS), vocab: info.vocab },
+            model: info.name.clone(),
             stop_ids: setup.text.stop_ids().into(),
             text: setup.text,
             metrics: setup.metrics,
             scheduling: setup.scheduling,
+            board: Arc::default(),
         };
         let permits_total = options.batch.max(1).saturating_add(options.queue);
         Service(Arc::new(Inner {
@@ -183,6 +186,11 @@ impl Service {
             });
         }
         Ok(self.0.desk.text.decode(ids))
+    }
+
+    /// Every request that waits or runs now, in the order of their coming.
+    pub fn rows(&self) -> Vec<RowStats> {
+        self.0.desk.board.rows()
     }
 
     /// The service as of the scheduler's last turn.

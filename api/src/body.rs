@@ -10,6 +10,9 @@ use serde_json::Value;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BodyLimit(pub(crate) usize);
 
+/// Most of what a body's announced length reserves before the bytes come.
+const RESERVE_BYTES_MAX: u64 = 64 * 1024;
+
 /// The body as JSON.
 pub(crate) async fn json(request: &HttpRequest, payload: web::Payload) -> Result<Value, Refusal> {
     check_headers(request)?;
@@ -37,7 +40,8 @@ async fn read(request: &HttpRequest, mut payload: web::Payload, limit: usize) ->
     if announced.is_some_and(|n| n > limit as u64) {
         return Err(too_large());
     }
-    let mut bytes = Vec::with_capacity(announced.unwrap_or(0) as usize);
+    // An announcement costs the client nothing: it may reserve little.
+    let mut bytes = Vec::with_capacity(announced.map_or(0, |n| n.min(RESERVE_BYTES_MAX) as usize));
     while let Some(chunk) = payload.next().await {
         let chunk = chunk.map_err(|_| Refusal::new(Kind::Invalid, "the body ended before its announced length or is badly framed"))?;
         if bytes.len() + chunk.len() > limit {

@@ -11,7 +11,8 @@ use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::header::{CACHE_CONTROL, HeaderName, HeaderValue};
 use actix_web::middleware::{Next, from_fn};
 use actix_web::{FromRequest, Handler, HttpMessage, HttpRequest, HttpResponse, Resource, Responder, web};
-use actors::{Ask, Service};
+use actors::{Ask, RowStats, Service, Stats};
+use serde::Serialize;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -148,6 +149,14 @@ async fn metrics(service: web::Data<Service>) -> HttpResponse {
     HttpResponse::Ok().content_type("text/plain; version=0.0.4; charset=utf-8").body(service.metrics().text())
 }
 
+/// What `/stats` shows: the service's counters, and a line for each request in the house.
+#[derive(Serialize)]
+struct Snapshot {
+    #[serde(flatten)]
+    stats: Stats,
+    rows: Vec<RowStats>,
+}
+
 async fn stats(service: web::Data<Service>) -> HttpResponse {
-    HttpResponse::Ok().json(service.stats())
+    HttpResponse::Ok().json(Snapshot { stats: service.stats(), rows: service.rows() })
 }

@@ -25,7 +25,8 @@ fn bad_bodies_are_400_and_name_the_field() {
     let mut client = server.client();
     let long = format!(r#"{{"prompt":"{}","max_tokens":1000000}}"#, "x".repeat(50));
     let deep = format!(r#"{{"prompt":{}"#, "[".repeat(200_000));
-    let kwargs = format!(r#"{{"messages":[{{"role":"user","content":"a"}}],"chat_template_kwargs":{{"a":{}}}}}"#, "[".repeat(100) + &"]".repeat(100));
+    let kwargs =
+        format!(r#"{{"messages":[{{"role":"user","content":"a"}}],"max_tokens":1,"chat_template_kwargs":{{"a":{}}}}}"#, "[".repeat(100) + &"]".repeat(100));
     let chat = "/v1/chat/completions";
     let text = "/v1/completions";
     let rows = [

@@ -10,17 +10,11 @@ pub struct Message {
 
 impl Message {
     pub fn user(content: impl Into<String>) -> Message {
-        Message {
-            role: "user".into(),
-            content: content.into(),
-        }
+        Message { role: "user".into(), content: content.into() }
     }
 
     pub fn assistant(content: impl Into<String>) -> Message {
-        Message {
-            role: "assistant".into(),
-            content: content.into(),
-        }
+        Message { role: "assistant".into(), content: content.into() }
     }
 }
 
@@ -61,9 +55,7 @@ pub fn body(settings: &Settings, messages: &[Message], seed: u64) -> Vec<u8> {
         max_tokens: settings.max_tokens,
         temperature: settings.temperature,
         stream: true,
-        stream_options: StreamOptions {
-            include_usage: true,
-        },
+        stream_options: StreamOptions { include_usage: true },
         seed: (settings.temperature > 0.0).then_some(seed),
         ignore_eos: settings.ignore_eos,
     };
@@ -143,24 +135,12 @@ impl Chunk {
     /// Reads an event's data, which is not `[DONE]`.
     pub fn parse(data: &str) -> Result<Chunk, serde_json::Error> {
         let wire: Wire = serde_json::from_str(data)?;
-        let mut chunk = Chunk {
-            usage: wire.usage,
-            error: wire.error.map(|e| message(&e)),
-            ..Chunk::default()
-        };
+        let mut chunk = Chunk { usage: wire.usage, error: wire.error.map(|e| message(&e)), ..Chunk::default() };
         for choice in wire.choices {
             let delta = choice.delta;
-            let calls = delta
-                .tool_calls
-                .into_iter()
-                .flatten()
-                .filter_map(|call| call.function.arguments);
-            let texts = [delta.reasoning, delta.reasoning_content, delta.content]
-                .into_iter()
-                .flatten();
-            texts
-                .chain(calls)
-                .for_each(|text| chunk.text.push_str(&text));
+            let calls = delta.tool_calls.into_iter().flatten().filter_map(|call| call.function.arguments);
+            let texts = [delta.reasoning, delta.reasoning_content, delta.content].into_iter().flatten();
+            texts.chain(calls).for_each(|text| chunk.text.push_str(&text));
             chunk.finish_reason = chunk.finish_reason.or(choice.finish_reason);
         }
         Ok(chunk)
@@ -169,10 +149,7 @@ impl Chunk {
 
 /// An error object's message, or all of it if it has none.
 fn message(error: &serde_json::Value) -> String {
-    let message = error
-        .get("message")
-        .and_then(|m| m.as_str())
-        .or(error.as_str());
+    let message = error.get("message").and_then(|m| m.as_str()).or(error.as_str());
     message.map_or_else(|| error.to_string(), str::to_owned)
 }
 
@@ -185,71 +162,21 @@ mod tests {
         let usage = |prompt_tokens, completion_tokens, cached: Option<u32>| Usage {
             prompt_tokens,
             completion_tokens,
-            prompt_tokens_details: cached.map(|c| PromptDetails {
-                cached_tokens: Some(c),
-            }),
+            prompt_tokens_details: cached.map(|c| PromptDetails { cached_tokens: Some(c) }),
         };
         for (data, expect) in [
-            (
-                r#"{"choices":[{"delta":{"role":"assistant","content":""}}]}"#,
-                Chunk::default(),
-            ),
-            (
-                r#"{"choices":[{"delta":{"content":"a"},"finish_reason":null}]}"#,
-                Chunk {
-                    text: "a".into(),
-                    ..Chunk::default()
-                },
-            ),
-            (
-                r#"{"choices":[{"delta":{"content":null,"reasoning_content":"r"}}]}"#,
-                Chunk {
-                    text: "r".into(),
-                    ..Chunk::default()
-                },
-            ),
-            (
-                r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{}"}}]}}]}"#,
-                Chunk {
-                    text: "{}".into(),
-                    ..Chunk::default()
-                },
-            ),
-            (
-                r#"{"choices":[{"delta":{},"finish_reason":"length"}]}"#,
-                Chunk {
-                    finish_reason: Some("length".into()),
-                    ..Chunk::default()
-                },
-            ),
+            (r#"{"choices":[{"delta":{"role":"assistant","content":""}}]}"#, Chunk::default()),
+            (r#"{"choices":[{"delta":{"content":"a"},"finish_reason":null}]}"#, Chunk { text: "a".into(), ..Chunk::default() }),
+            (r#"{"choices":[{"delta":{"content":null,"reasoning_content":"r"}}]}"#, Chunk { text: "r".into(), ..Chunk::default() }),
+            (r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{}"}}]}}]}"#, Chunk { text: "{}".into(), ..Chunk::default() }),
+            (r#"{"choices":[{"delta":{},"finish_reason":"length"}]}"#, Chunk { finish_reason: Some("length".into()), ..Chunk::default() }),
             (
                 r#"{"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":3}}}"#,
-                Chunk {
-                    usage: Some(usage(7, 5, Some(3))),
-                    ..Chunk::default()
-                },
+                Chunk { usage: Some(usage(7, 5, Some(3))), ..Chunk::default() },
             ),
-            (
-                r#"{"usage":{"prompt_tokens":7,"completion_tokens":5,"total_tokens":12}}"#,
-                Chunk {
-                    usage: Some(usage(7, 5, None)),
-                    ..Chunk::default()
-                },
-            ),
-            (
-                r#"{"error":{"message":"lost","type":"x"}}"#,
-                Chunk {
-                    error: Some("lost".into()),
-                    ..Chunk::default()
-                },
-            ),
-            (
-                r#"{"error":"lost"}"#,
-                Chunk {
-                    error: Some("lost".into()),
-                    ..Chunk::default()
-                },
-            ),
+            (r#"{"usage":{"prompt_tokens":7,"completion_tokens":5,"total_tokens":12}}"#, Chunk { usage: Some(usage(7, 5, None)), ..Chunk::default() }),
+            (r#"{"error":{"message":"lost","type":"x"}}"#, Chunk { error: Some("lost".into()), ..Chunk::default() }),
+            (r#"{"error":"lost"}"#, Chunk { error: Some("lost".into()), ..Chunk::default() }),
         ] {
             assert_eq!(Chunk::parse(data).unwrap(), expect, "{data}");
         }
@@ -260,15 +187,8 @@ mod tests {
 
     #[test]
     fn a_greedy_request_has_no_seed() {
-        let mut settings = Settings {
-            model: "m".into(),
-            max_tokens: 8,
-            temperature: 0.0,
-            ignore_eos: false,
-        };
-        let json = |settings: &Settings| {
-            String::from_utf8(body(settings, &[Message::user("hi")], 3)).unwrap()
-        };
+        let mut settings = Settings { model: "m".into(), max_tokens: 8, temperature: 0.0, ignore_eos: false };
+        let json = |settings: &Settings| String::from_utf8(body(settings, &[Message::user("hi")], 3)).unwrap();
         assert_eq!(
             json(&settings),
             r#"{"model":"m","messages":[{"role":"user","content":"hi"}],"max_tokens":8,"temperature":0.0,"stream":true,"stream_options":{"include_usage":true}}"#

@@ -61,20 +61,12 @@ pub struct Args {
 
 fn temperature(text: &str) -> Result<f32, String> {
     let value: f32 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if (0.0..=100.0).contains(&value) {
-        Ok(value)
-    } else {
-        Err("it must be from 0 to 100".into())
-    }
+    if (0.0..=100.0).contains(&value) { Ok(value) } else { Err("it must be from 0 to 100".into()) }
 }
 
 fn fraction(text: &str) -> Result<f64, String> {
     let value: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if (0.0..=1.0).contains(&value) {
-        Ok(value)
-    } else {
-        Err("it must be from 0 to 1".into())
-    }
+    if (0.0..=1.0).contains(&value) { Ok(value) } else { Err("it must be from 0 to 1".into()) }
 }
 
 /// Why there is no report. A request that fails is in the report and is none of these.
@@ -95,38 +87,17 @@ pub enum LoadtestError {
 /// Runs the load and returns the report, which is also written to `args.json`. Nothing is printed.
 pub fn run(args: &Args) -> Result<Report, LoadtestError> {
     let conversations = conversations(args)?;
-    let server = Server::new(
-        Base::parse(&args.url)?,
-        args.key.clone(),
-        Duration::from_secs(args.timeout),
-    );
+    let server = Server::new(Base::parse(&args.url)?, args.key.clone(), Duration::from_secs(args.timeout));
     let model = match &args.model {
         Some(model) => model.clone(),
         None => first_model(&server)?,
     };
-    let settings = Settings {
-        model: model.clone(),
-        max_tokens: args.max_tokens,
-        temperature: args.temperature,
-        ignore_eos: args.ignore_eos,
-    };
+    let settings = Settings { model: model.clone(), max_tokens: args.max_tokens, temperature: args.temperature, ignore_eos: args.ignore_eos };
     let concurrency = args.concurrency as usize;
-    let load = Load {
-        settings,
-        concurrency,
-        seed: args.seed,
-        disconnect: args.disconnect,
-    };
+    let load = Load { settings, concurrency, seed: args.seed, disconnect: args.disconnect };
 
     let warmup = workload::plan(&conversations, 0, args.warmup as usize);
-    let warm = runner::run(
-        &server,
-        &Load {
-            disconnect: 0.0,
-            ..load.clone()
-        },
-        &warmup,
-    );
+    let warm = runner::run(&server, &Load { disconnect: 0.0, ..load.clone() }, &warmup);
     check_warmup(&warm.outcomes)?;
     // Other prompts than the warm-up's, as far as there are others, so that they are not in the server's prefix cache.
     let jobs = workload::plan(&conversations, warmup.len(), args.requests as usize);
@@ -145,10 +116,7 @@ pub fn run(args: &Args) -> Result<Report, LoadtestError> {
     };
     let report = Report::new(setting, &ran);
     if let Some(path) = &args.json {
-        std::fs::write(path, report.json() + "\n").map_err(|source| LoadtestError::File {
-            path: path.clone(),
-            source,
-        })?;
+        std::fs::write(path, report.json() + "\n").map_err(|source| LoadtestError::File { path: path.clone(), source })?;
     }
     Ok(report)
 }
@@ -157,35 +125,17 @@ fn conversations(args: &Args) -> Result<Vec<Conversation>, LoadtestError> {
     match &args.prompts {
         None => Ok(workload::built_in()),
         Some(path) => {
-            let text = std::fs::read_to_string(path).map_err(|source| LoadtestError::File {
-                path: path.clone(),
-                source,
-            })?;
-            workload::parse(&text).map_err(|source| LoadtestError::Prompts {
-                path: path.clone(),
-                source,
-            })
+            let text = std::fs::read_to_string(path).map_err(|source| LoadtestError::File { path: path.clone(), source })?;
+            workload::parse(&text).map_err(|source| LoadtestError::Prompts { path: path.clone(), source })
         }
     }
 }
 
 /// A service that answers no warm-up request would only fill the report with failures.
 fn check_warmup(outcomes: &[Outcome]) -> Result<(), LoadtestError> {
-    let failures: Vec<&crate::client::Failure> = outcomes
-        .iter()
-        .filter_map(|o| {
-            if let End::Failed(f) = &o.end {
-                Some(f)
-            } else {
-                None
-            }
-        })
-        .collect();
+    let failures: Vec<&crate::client::Failure> = outcomes.iter().filter_map(|o| if let End::Failed(f) = &o.end { Some(f) } else { None }).collect();
     match failures.last() {
-        Some(failure) if failures.len() == outcomes.len() => Err(LoadtestError::Warmup {
-            count: failures.len(),
-            example: failure.to_string(),
-        }),
+        Some(failure) if failures.len() == outcomes.len() => Err(LoadtestError::Warmup { count: failures.len(), example: failure.to_string() }),
         _ => Ok(()),
     }
 }
@@ -201,24 +151,13 @@ struct Model {
 }
 
 fn first_model(server: &Server) -> Result<String, LoadtestError> {
-    let fail = |reason: String| LoadtestError::Model {
-        url: server.base().to_string(),
-        reason,
-    };
+    let fail = |reason: String| LoadtestError::Model { url: server.base().to_string(), reason };
     let response = server.get("/v1/models").map_err(|e| fail(e.to_string()))?;
     let status = response.status();
     if !status.is_success() {
         return Err(fail(crate::http::explanation(status, response)));
     }
-    let text = response
-        .into_body()
-        .read_to_string()
-        .map_err(|e| fail(e.to_string()))?;
+    let text = response.into_body().read_to_string().map_err(|e| fail(e.to_string()))?;
     let models: Models = serde_json::from_str(&text).map_err(|e| fail(e.to_string()))?;
-    models
-        .data
-        .into_iter()
-        .next()
-        .map(|m| m.id)
-        .ok_or_else(|| fail("its list is empty".into()))
+    models.data.into_iter().next().map(|m| m.id).ok_or_else(|| fail("its list is empty".into()))
 }

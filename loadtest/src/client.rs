@@ -110,10 +110,7 @@ fn listen(server: &Server, ask: &Ask, heard: &mut Heard) -> Result<End, Failure>
     let status = response.status();
     if !status.is_success() {
         let explanation = http::explanation(status, response);
-        return Err(Failure::Status {
-            code: status.as_u16(),
-            explanation,
-        });
+        return Err(Failure::Status { code: status.as_u16(), explanation });
     }
     let mut events = Events::new(http::stream(response));
     let mut finish_reason = None;
@@ -121,8 +118,7 @@ fn listen(server: &Server, ask: &Ask, heard: &mut Heard) -> Result<End, Failure>
         if data == "[DONE]" {
             return Ok(End::Done { finish_reason });
         }
-        let chunk =
-            Chunk::parse(&data).map_err(|e| Failure::Malformed(format!("{e} in {data:.200}")))?;
+        let chunk = Chunk::parse(&data).map_err(|e| Failure::Malformed(format!("{e} in {data:.200}")))?;
         if let Some(error) = chunk.error {
             return Err(Failure::InStream(error));
         }
@@ -151,15 +147,7 @@ struct Heard {
 
 impl Heard {
     fn new(intended: Instant) -> Heard {
-        Heard {
-            intended,
-            first: None,
-            last: None,
-            gaps: Vec::new(),
-            pieces: 0,
-            text: String::new(),
-            usage: None,
-        }
+        Heard { intended, first: None, last: None, gaps: Vec::new(), pieces: 0, text: String::new(), usage: None }
     }
 
     fn piece(&mut self, text: &str) {

@@ -15,9 +15,7 @@ pub struct Base(String);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
-    #[error(
-        "{0}: https is not supported, the load test speaks plain http; give it the address behind the TLS proxy"
-    )]
+    #[error("{0}: https is not supported, the load test speaks plain http; give it the address behind the TLS proxy")]
     Tls(String),
     #[error("{0}: not a URL of the form http://HOST[:PORT]")]
     Malformed(String),
@@ -31,10 +29,7 @@ impl Base {
         }
         let root = url.trim_end_matches('/');
         let root = root.strip_suffix("/chat/completions").unwrap_or(root);
-        let root = root
-            .strip_suffix("/v1")
-            .unwrap_or(root)
-            .trim_end_matches('/');
+        let root = root.strip_suffix("/v1").unwrap_or(root).trim_end_matches('/');
         let host = root.strip_prefix("http://").unwrap_or_default();
         let uri: Result<ureq::http::Uri, _> = root.parse();
         if host.is_empty() || uri.is_err() || host.contains(['?', '#']) {
@@ -60,18 +55,9 @@ pub struct Server {
 impl Server {
     /// `timeout` bounds one request from connecting to the last byte.
     pub fn new(base: Base, key: Option<String>, timeout: Duration) -> Server {
-        let config = Agent::config_builder()
-            .http_status_as_error(false)
-            .max_idle_connections(0)
-            .max_redirects(0)
-            .proxy(None)
-            .timeout_global(Some(timeout))
-            .build();
-        Server {
-            agent: config.new_agent(),
-            base,
-            key,
-        }
+        let config =
+            Agent::config_builder().http_status_as_error(false).max_idle_connections(0).max_redirects(0).proxy(None).timeout_global(Some(timeout)).build();
+        Server { agent: config.new_agent(), base, key }
     }
 
     pub fn base(&self) -> &Base {
@@ -88,10 +74,7 @@ impl Server {
 
     /// Posts JSON; the answer's body is read as it arrives.
     pub fn post(&self, path: &str, json: &[u8]) -> Result<Response<Body>, ureq::Error> {
-        let mut request = self
-            .agent
-            .post(format!("{}{path}", self.base))
-            .content_type("application/json");
+        let mut request = self.agent.post(format!("{}{path}", self.base)).content_type("application/json");
         if let Some(key) = &self.key {
             request = request.header("authorization", format!("Bearer {key}"));
         }
@@ -106,22 +89,11 @@ pub fn stream(response: Response<Body>) -> BufReader<BodyReader<'static>> {
 
 /// The beginning of a body that says what went wrong.
 pub fn explanation(status: StatusCode, response: Response<Body>) -> String {
-    let text = match response
-        .into_body()
-        .with_config()
-        .limit(ERROR_BYTES_MAX)
-        .read_to_string()
-    {
+    let text = match response.into_body().with_config().limit(ERROR_BYTES_MAX).read_to_string() {
         Ok(text) => text,
         Err(error) => format!("its body cannot be read: {error}"),
     };
-    let line: String = text
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ")
-        .chars()
-        .take(200)
-        .collect();
+    let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(200).collect();
     format!("{status}: {line}")
 }
 
@@ -142,18 +114,8 @@ mod tests {
             assert_eq!(Base::parse(url).unwrap().to_string(), expect, "{url}");
         }
         assert!(matches!(Base::parse("https://box"), Err(UrlError::Tls(_))));
-        for url in [
-            "",
-            "box:8080",
-            "http://",
-            "ftp://box",
-            "http://a b",
-            "http://box/?x=1",
-        ] {
-            assert!(
-                matches!(Base::parse(url), Err(UrlError::Malformed(_))),
-                "{url}"
-            );
+        for url in ["", "box:8080", "http://", "ftp://box", "http://a b", "http://box/?x=1"] {
+            assert!(matches!(Base::parse(url), Err(UrlError::Malformed(_))), "{url}");
         }
     }
 }

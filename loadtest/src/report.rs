@@ -86,13 +86,7 @@ impl Spread {
         // Nearest rank: the smallest value that at least this percentage of the values do not exceed.
         let rank = |percent: usize| ms[(percent * count).div_ceil(100) - 1];
         let mean = ms.iter().sum::<f64>() / count as f64;
-        Some(Spread {
-            mean,
-            p50: rank(50),
-            p95: rank(95),
-            p99: rank(99),
-            max,
-        })
+        Some(Spread { mean, p50: rank(50), p95: rank(95), p99: rank(99), max })
     }
 }
 
@@ -107,9 +101,7 @@ impl Report {
             match &outcome.end {
                 End::Done { finish_reason } => {
                     done += 1;
-                    *finish_reasons
-                        .entry(finish_reason.clone().unwrap_or_else(|| "none".into()))
-                        .or_default() += 1;
+                    *finish_reasons.entry(finish_reason.clone().unwrap_or_else(|| "none".into())).or_default() += 1;
                 }
                 End::Left => left += 1,
                 End::Failed(failure) => {
@@ -122,13 +114,8 @@ impl Report {
         }
         let output_tokens: u64 = outcomes.iter().map(output_tokens).sum();
         let usages = || outcomes.iter().filter_map(|o| o.usage);
-        let cached = usages()
-            .filter_map(|u| u.prompt_tokens_details?.cached_tokens)
-            .map(u64::from)
-            .sum();
-        let whole = outcomes
-            .iter()
-            .filter(|o| matches!(o.end, End::Done { .. }));
+        let cached = usages().filter_map(|u| u.prompt_tokens_details?.cached_tokens).map(u64::from).sum();
+        let whole = outcomes.iter().filter(|o| matches!(o.end, End::Done { .. }));
         Report {
             setting,
             requests: outcomes.len(),
@@ -162,34 +149,13 @@ impl Report {
 
 impl Report {
     fn write_spreads(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{:<10} {:>10} {:>10} {:>10} {:>10} {:>10}",
-            "ms", "mean", "p50", "p95", "p99", "max"
-        )?;
-        for (name, spread) in [
-            ("TTFT", self.ttft_ms),
-            ("ITL", self.itl_ms),
-            ("E2E", self.e2e_ms),
-        ] {
+        writeln!(f, "{:<10} {:>10} {:>10} {:>10} {:>10} {:>10}", "ms", "mean", "p50", "p95", "p99", "max")?;
+        for (name, spread) in [("TTFT", self.ttft_ms), ("ITL", self.itl_ms), ("E2E", self.e2e_ms)] {
             match spread {
-                Some(Spread {
-                    mean,
-                    p50,
-                    p95,
-                    p99,
-                    max,
-                }) => {
-                    writeln!(
-                        f,
-                        "{name:<10} {mean:>10.1} {p50:>10.1} {p95:>10.1} {p99:>10.1} {max:>10.1}"
-                    )?;
+                Some(Spread { mean, p50, p95, p99, max }) => {
+                    writeln!(f, "{name:<10} {mean:>10.1} {p50:>10.1} {p95:>10.1} {p99:>10.1} {max:>10.1}")?;
                 }
-                None => writeln!(
-                    f,
-                    "{name:<10} {:>10} {:>10} {:>10} {:>10} {:>10}",
-                    "-", "-", "-", "-", "-"
-                )?,
+                None => writeln!(f, "{name:<10} {:>10} {:>10} {:>10} {:>10} {:>10}", "-", "-", "-", "-", "-")?,
             }
         }
         Ok(())
@@ -198,53 +164,29 @@ impl Report {
 
 /// Tokens of one answer.
 fn output_tokens(outcome: &Outcome) -> u64 {
-    u64::from(
-        outcome
-            .usage
-            .map_or(outcome.pieces, |usage| usage.completion_tokens),
-    )
+    u64::from(outcome.usage.map_or(outcome.pieces, |usage| usage.completion_tokens))
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let s = &self.setting;
-        writeln!(
-            f,
-            "{} at {}: {} clients, max_tokens {}",
-            s.model, s.url, s.concurrency, s.max_tokens
-        )?;
+        writeln!(f, "{} at {}: {} clients, max_tokens {}", s.model, s.url, s.concurrency, s.max_tokens)?;
         let (sent, done, left, failed) = (self.requests, self.done, self.left, self.failed);
-        writeln!(
-            f,
-            "requests    {sent} in {:.1} s: {done} done, {left} left, {failed} failed",
-            self.wall_s
-        )?;
+        writeln!(f, "requests    {sent} in {:.1} s: {done} done, {left} left, {failed} failed", self.wall_s)?;
         let from = match self.output_tokens_from {
             TokensFrom::Usage => "by usage",
             TokensFrom::Pieces => "pieces of text: the server gave no usage",
             TokensFrom::Both => "by usage where given, else pieces of text",
         };
         let (tokens, rate) = (self.output_tokens, self.output_tokens_per_s);
-        writeln!(
-            f,
-            "output      {tokens} tokens ({from}), {rate:.1} tok/s, {:.2} answers/s",
-            self.done_per_s
-        )?;
-        writeln!(
-            f,
-            "prompts     {} tokens, {} of them cached",
-            self.prompt_tokens, self.cached_tokens
-        )?;
+        writeln!(f, "output      {tokens} tokens ({from}), {rate:.1} tok/s, {:.2} answers/s", self.done_per_s)?;
+        writeln!(f, "prompts     {} tokens, {} of them cached", self.prompt_tokens, self.cached_tokens)?;
         for (reason, count) in &self.finish_reasons {
             writeln!(f, "finish      {reason}: {count}")?;
         }
         self.write_spreads(f)?;
         for (kind, errors) in &self.errors {
-            writeln!(
-                f,
-                "failed      {kind}: {}, such as: {}",
-                errors.count, errors.example
-            )?;
+            writeln!(f, "failed      {kind}: {}, such as: {}", errors.count, errors.example)?;
         }
         Ok(())
     }
@@ -257,13 +199,7 @@ mod tests {
     #[test]
     fn percentiles_are_values_that_occurred() {
         let spread = |n: u64| Spread::of((1..=n).map(Duration::from_secs)).unwrap();
-        for (n, p50, p95, p99) in [
-            (1, 1, 1, 1),
-            (2, 1, 2, 2),
-            (10, 5, 10, 10),
-            (100, 50, 95, 99),
-            (200, 100, 190, 198),
-        ] {
+        for (n, p50, p95, p99) in [(1, 1, 1, 1), (2, 1, 2, 2), (10, 5, 10, 10), (100, 50, 95, 99), (200, 100, 190, 198)] {
             let s = spread(n);
             let expect = [p50, p95, p99, n].map(|v| v as f64 * 1e3);
             assert_eq!([s.p50, s.p95, s.p99, s.max], expect, "n {n}");

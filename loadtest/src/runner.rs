@@ -42,25 +42,13 @@ pub fn run(server: &Server, load: &Load, jobs: &[Job]) -> Ran {
     };
     let outcomes = thread::scope(|scope| {
         let clients: Vec<_> = (0..load.concurrency).map(|_| scope.spawn(client)).collect();
-        clients
-            .into_iter()
-            .flat_map(|c| c.join().expect("a client does not panic"))
-            .collect()
+        clients.into_iter().flat_map(|c| c.join().expect("a client does not panic")).collect()
     });
-    Ran {
-        outcomes,
-        wall: start.elapsed(),
-    }
+    Ran { outcomes, wall: start.elapsed() }
 }
 
 /// One conversation; returns when its client is free again.
-fn hold(
-    server: &Server,
-    load: &Load,
-    job: &Job,
-    mut intended: Instant,
-    outcomes: &mut Vec<Outcome>,
-) -> Instant {
+fn hold(server: &Server, load: &Load, job: &Job, mut intended: Instant, outcomes: &mut Vec<Outcome>) -> Instant {
     let mut messages = job.conversation.before.clone();
     for (turn, text) in job.conversation.turns.iter().enumerate() {
         let index = job.first + turn;
@@ -69,12 +57,7 @@ fn hold(
             settings: &load.settings,
             messages: &messages,
             seed: load.seed.wrapping_add(index as u64),
-            leave_after: workload::leaves_after(
-                load.seed,
-                index,
-                load.disconnect,
-                load.settings.max_tokens,
-            ),
+            leave_after: workload::leaves_after(load.seed, index, load.disconnect, load.settings.max_tokens),
         };
         let outcome = client::send(server, &ask, intended);
         intended += outcome.whole;

@@ -13,10 +13,7 @@ pub struct Events<R> {
 
 impl<R: BufRead> Events<R> {
     pub fn new(reader: R) -> Events<R> {
-        Events {
-            reader,
-            line: Vec::new(),
-        }
+        Events { reader, line: Vec::new() }
     }
 
     /// The next event's data, its lines joined by `\n`; None at the end of the stream. An event that the end cuts is no event.
@@ -24,25 +21,15 @@ impl<R: BufRead> Events<R> {
         let mut data: Option<String> = None;
         loop {
             self.line.clear();
-            let read = (&mut self.reader)
-                .take(LINE_BYTES_MAX)
-                .read_until(b'\n', &mut self.line)?;
+            let read = (&mut self.reader).take(LINE_BYTES_MAX).read_until(b'\n', &mut self.line)?;
             if read == 0 {
                 return Ok(None);
             }
             if read as u64 == LINE_BYTES_MAX {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    "a line of the stream is over 4 MiB",
-                ));
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "a line of the stream is over 4 MiB"));
             }
             let line = std::str::from_utf8(&self.line)
-                .map_err(|_| {
-                    io::Error::new(
-                        io::ErrorKind::InvalidData,
-                        "a line of the stream is not UTF-8",
-                    )
-                })?
+                .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "a line of the stream is not UTF-8"))?
                 .trim_end_matches(['\n', '\r']);
             if line.is_empty() {
                 if data.is_some() {

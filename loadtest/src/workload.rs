@@ -47,57 +47,30 @@ pub struct PromptsError {
 
 /// The prompts to use when none are given.
 pub fn built_in() -> Vec<Conversation> {
-    BUILT_IN
-        .iter()
-        .map(|p| Conversation {
-            before: Vec::new(),
-            turns: vec![(*p).to_owned()],
-        })
-        .collect()
+    BUILT_IN.iter().map(|p| Conversation { before: Vec::new(), turns: vec![(*p).to_owned()] }).collect()
 }
 
 /// Reads JSON lines, each with `prompt` (text), `turns` (texts), or `messages` (the last one a user's). Other fields are ignored.
 pub fn parse(text: &str) -> Result<Vec<Conversation>, PromptsError> {
     let mut conversations = Vec::new();
-    for (i, text) in text
-        .lines()
-        .enumerate()
-        .filter(|(_, text)| !text.trim().is_empty())
-    {
-        let fail = |reason: String| PromptsError {
-            line: i + 1,
-            reason,
-        };
+    for (i, text) in text.lines().enumerate().filter(|(_, text)| !text.trim().is_empty()) {
+        let fail = |reason: String| PromptsError { line: i + 1, reason };
         let line: Line = serde_json::from_str(text).map_err(|e| fail(e.to_string()))?;
         let conversation = match (line.prompt, line.turns, line.messages) {
-            (Some(prompt), None, None) => Conversation {
-                before: Vec::new(),
-                turns: vec![prompt],
-            },
-            (None, Some(turns), None) if !turns.is_empty() => Conversation {
-                before: Vec::new(),
-                turns,
-            },
+            (Some(prompt), None, None) => Conversation { before: Vec::new(), turns: vec![prompt] },
+            (None, Some(turns), None) if !turns.is_empty() => Conversation { before: Vec::new(), turns },
             (None, None, Some(mut before)) => match before.pop() {
-                Some(last) if last.role == "user" => Conversation {
-                    before,
-                    turns: vec![last.content],
-                },
+                Some(last) if last.role == "user" => Conversation { before, turns: vec![last.content] },
                 _ => return Err(fail("messages must end with one of role user".into())),
             },
             _ => {
-                return Err(fail(
-                    "it must have exactly one of prompt, turns (not empty), messages".into(),
-                ));
+                return Err(fail("it must have exactly one of prompt, turns (not empty), messages".into()));
             }
         };
         conversations.push(conversation);
     }
     if conversations.is_empty() {
-        return Err(PromptsError {
-            line: 1,
-            reason: "the file has no prompt".into(),
-        });
+        return Err(PromptsError { line: 1, reason: "the file has no prompt".into() });
     }
     Ok(conversations)
 }
@@ -121,10 +94,7 @@ pub fn plan(conversations: &[Conversation], skip: usize, requests: usize) -> Vec
         }
         let mut conversation = conversation.clone();
         conversation.turns.truncate(requests - planned);
-        jobs.push(Job {
-            first: planned,
-            conversation,
-        });
+        jobs.push(Job { first: planned, conversation });
         planned += jobs.last().map_or(0, |job| job.conversation.turns.len());
     }
     jobs
@@ -152,10 +122,7 @@ mod tests {
     use super::*;
 
     fn turns(turns: &[&str]) -> Conversation {
-        Conversation {
-            before: Vec::new(),
-            turns: turns.iter().map(|t| (*t).to_owned()).collect(),
-        }
+        Conversation { before: Vec::new(), turns: turns.iter().map(|t| (*t).to_owned()).collect() }
     }
 
     #[test]
@@ -164,18 +131,9 @@ mod tests {
 
 {"question_id":81,"turns":["b","c"]}
 {"messages":[{"role":"system","content":"s"},{"role":"user","content":"d"}]}"#;
-        let system = Message {
-            role: "system".into(),
-            content: "s".into(),
-        };
-        let last = Conversation {
-            before: vec![system],
-            ..turns(&["d"])
-        };
-        assert_eq!(
-            parse(text).unwrap(),
-            [turns(&["a"]), turns(&["b", "c"]), last]
-        );
+        let system = Message { role: "system".into(), content: "s".into() };
+        let last = Conversation { before: vec![system], ..turns(&["d"]) };
+        assert_eq!(parse(text).unwrap(), [turns(&["a"]), turns(&["b", "c"]), last]);
     }
 
     #[test]
@@ -186,10 +144,7 @@ mod tests {
             ("{}", 1),
             ("{\"turns\":[]}", 1),
             ("{\"prompt\":\"a\",\"turns\":[\"b\"]}", 1),
-            (
-                "\n{\"messages\":[{\"role\":\"assistant\",\"content\":\"d\"}]}",
-                2,
-            ),
+            ("\n{\"messages\":[{\"role\":\"assistant\",\"content\":\"d\"}]}", 2),
             ("{\"messages\":[]}", 1),
             ("{\"prompt\":3}", 1),
         ] {
@@ -200,17 +155,11 @@ mod tests {
     #[test]
     fn a_plan_has_exactly_the_requests() {
         let conversations = [turns(&["a"]), turns(&["b", "c"])];
-        for (skip, requests, expect) in [
-            (0, 0, vec![]),
-            (0, 2, vec![vec!["a"], vec!["b"]]),
-            (0, 4, vec![vec!["a"], vec!["b", "c"], vec!["a"]]),
-            (1, 3, vec![vec!["b", "c"], vec!["a"]]),
-        ] {
+        for (skip, requests, expect) in
+            [(0, 0, vec![]), (0, 2, vec![vec!["a"], vec!["b"]]), (0, 4, vec![vec!["a"], vec!["b", "c"], vec!["a"]]), (1, 3, vec![vec!["b", "c"], vec!["a"]])]
+        {
             let jobs = plan(&conversations, skip, requests);
-            let got: Vec<Vec<&str>> = jobs
-                .iter()
-                .map(|j| j.conversation.turns.iter().map(String::as_str).collect())
-                .collect();
+            let got: Vec<Vec<&str>> = jobs.iter().map(|j| j.conversation.turns.iter().map(String::as_str).collect()).collect();
             assert_eq!(got, expect, "skip {skip}, requests {requests}");
             let firsts: Vec<usize> = jobs.iter().map(|j| j.first).collect();
             let ends = jobs.iter().scan(0, |end, j| {
@@ -225,9 +174,7 @@ mod tests {
     #[test]
     fn the_fraction_that_leaves_is_the_one_asked_for() {
         for (fraction, low, high) in [(0.0, 0, 0), (0.25, 200, 300), (1.0, 1000, 1000)] {
-            let leaving = (0..1000)
-                .filter(|&i| leaves_after(7, i, fraction, 64).is_some())
-                .count();
+            let leaving = (0..1000).filter(|&i| leaves_after(7, i, fraction, 64).is_some()).count();
             assert!((low..=high).contains(&leaving), "{fraction}: {leaving}");
         }
         for i in 0..1000 {
@@ -235,13 +182,6 @@ mod tests {
             assert!((1..=32).contains(&after), "{after}");
             assert_eq!(leaves_after(7, i, 1.0, 1), Some(1));
         }
-        assert_ne!(
-            (0..64)
-                .map(|i| leaves_after(1, i, 0.5, 64))
-                .collect::<Vec<_>>(),
-            (0..64)
-                .map(|i| leaves_after(2, i, 0.5, 64))
-                .collect::<Vec<_>>()
-        );
+        assert_ne!((0..64).map(|i| leaves_after(1, i, 0.5, 64)).collect::<Vec<_>>(), (0..64).map(|i| leaves_after(2, i, 0.5, 64)).collect::<Vec<_>>());
     }
 }

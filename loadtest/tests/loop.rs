@@ -21,9 +21,7 @@ struct Command {
 
 fn args(url: &str, more: &[&str]) -> Args {
     let base = ["loadtest", url, "--model", "tiny", "--timeout", "60"];
-    Command::try_parse_from(base.iter().chain(more))
-        .unwrap()
-        .args
+    Command::try_parse_from(base.iter().chain(more)).unwrap().args
 }
 
 fn run(url: &str, more: &[&str]) -> Report {
@@ -32,11 +30,7 @@ fn run(url: &str, more: &[&str]) -> Report {
 
 /// Failures by kind.
 fn kinds(report: &Report) -> BTreeMap<&str, usize> {
-    report
-        .errors
-        .iter()
-        .map(|(kind, errors)| (kind.as_str(), errors.count))
-        .collect()
+    report.errors.iter().map(|(kind, errors)| (kind.as_str(), errors.count)).collect()
 }
 
 /// A stream as good servers send it: the role first, text, the reason, usage with empty choices, `[DONE]`.
@@ -49,28 +43,16 @@ fn answer_well(stream: &mut TcpStream, texts: &[&str], tokens: u32) {
     body += "data: [DONE]\n\n";
     server::begin(stream);
     // In pieces that do not end where events end.
-    body.as_bytes()
-        .chunks(50)
-        .for_each(|part| server::chunked(stream, part));
+    body.as_bytes().chunks(50).for_each(|part| server::chunked(stream, part));
     server::end(stream);
 }
 
 #[test]
 fn a_good_stream_is_counted_by_its_usage() {
     let server = Server::new(|_, stream| answer_well(stream, &["a", "b", "cd"], 5));
-    let report = run(
-        &server.url,
-        &["--requests", "6", "--concurrency", "2", "--max-tokens", "5"],
-    );
-    assert_eq!(
-        (report.requests, report.done, report.left, report.failed),
-        (6, 6, 0, 0),
-        "{report}"
-    );
-    assert_eq!(
-        (report.output_tokens, report.output_tokens_from),
-        (30, TokensFrom::Usage)
-    );
+    let report = run(&server.url, &["--requests", "6", "--concurrency", "2", "--max-tokens", "5"]);
+    assert_eq!((report.requests, report.done, report.left, report.failed), (6, 6, 0, 0), "{report}");
+    assert_eq!((report.output_tokens, report.output_tokens_from), (30, TokensFrom::Usage));
     assert_eq!((report.prompt_tokens, report.cached_tokens), (42, 0));
     assert_eq!(report.finish_reasons, [("length".to_owned(), 6)].into());
     let (ttft, e2e) = (report.ttft_ms.unwrap(), report.e2e_ms.unwrap());
@@ -83,37 +65,21 @@ fn a_good_stream_is_counted_by_its_usage() {
 fn without_usage_pieces_of_text_are_counted() {
     let server = Server::new(|_, stream| {
         server::begin(stream);
-        for part in [
-            chunk("a"),
-            chunk("b"),
-            finish("stop"),
-            "data: [DONE]\n\n".into(),
-        ] {
+        for part in [chunk("a"), chunk("b"), finish("stop"), "data: [DONE]\n\n".into()] {
             server::chunked(stream, part.as_bytes());
         }
         server::end(stream);
     });
     let report = run(&server.url, &["--requests", "3"]);
-    assert_eq!(
-        (report.output_tokens, report.output_tokens_from),
-        (6, TokensFrom::Pieces)
-    );
+    assert_eq!((report.output_tokens, report.output_tokens_from), (6, TokensFrom::Pieces));
 }
 
 #[test]
 fn each_bad_answer_has_its_kind() {
     type Answer = fn(&mut TcpStream);
     let cases: [(&str, Answer); 9] = [
-        ("status_429", |s| {
-            server::plain(
-                s,
-                "429 Too Many Requests",
-                r#"{"error":{"message":"slow down"}}"#,
-            )
-        }),
-        ("status_500", |s| {
-            server::plain(s, "500 Internal Server Error", "")
-        }),
+        ("status_429", |s| server::plain(s, "429 Too Many Requests", r#"{"error":{"message":"slow down"}}"#)),
+        ("status_500", |s| server::plain(s, "500 Internal Server Error", "")),
         // The connection ends inside a chunk of the transfer coding.
         ("cut", |s| {
             server::begin(s);
@@ -128,52 +94,33 @@ fn each_bad_answer_has_its_kind() {
         }),
         // Without a transfer coding only [DONE] tells a whole stream from a cut one.
         ("cut", |s| {
-            s.write_all(b"HTTP/1.0 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
-                .unwrap();
+            s.write_all(b"HTTP/1.0 200 OK\r\ncontent-type: text/event-stream\r\n\r\n").unwrap();
             s.write_all(chunk("a").as_bytes()).unwrap();
         }),
         ("error_in_stream", |s| {
             server::begin(s);
-            server::chunked(
-                s,
-                b"event: error\ndata: {\"error\":{\"message\":\"worker lost\"}}\n\n",
-            );
+            server::chunked(s, b"event: error\ndata: {\"error\":{\"message\":\"worker lost\"}}\n\n");
         }),
         ("malformed", |s| {
             server::begin(s);
             server::chunked(s, b"data: nonsense\n\n");
         }),
-        ("malformed", |s| {
-            s.write_all(b"no HTTP at all\r\n\r\n").unwrap()
-        }),
+        ("malformed", |s| s.write_all(b"no HTTP at all\r\n\r\n").unwrap()),
         ("connect", |_| ()),
     ];
     for (i, (kind, answer)) in cases.into_iter().enumerate() {
         let server = Server::new(move |_, stream| answer(stream));
         let report = run(&server.url, &["--requests", "2", "--concurrency", "1"]);
         assert_eq!(kinds(&report), [(kind, 2)].into(), "case {i}: {report}");
-        assert_eq!(
-            (report.requests, report.done, report.failed),
-            (2, 0, 2),
-            "case {i}"
-        );
-        assert!(
-            report.e2e_ms.is_none(),
-            "case {i}: a failed request has no end to time"
-        );
+        assert_eq!((report.requests, report.done, report.failed), (2, 0, 2), "case {i}");
+        assert!(report.e2e_ms.is_none(), "case {i}: a failed request has no end to time");
         assert_eq!(report.ttft_ms.is_some(), kind == "cut", "case {i}");
     }
 }
 
 #[test]
 fn the_report_says_why_in_the_servers_words() {
-    let server = Server::new(|_, s| {
-        server::plain(
-            s,
-            "429 Too Many Requests",
-            "{\"error\":{\"message\":\"slow  down\"}}",
-        )
-    });
+    let server = Server::new(|_, s| server::plain(s, "429 Too Many Requests", "{\"error\":{\"message\":\"slow  down\"}}"));
     let report = run(&server.url, &["--requests", "1"]);
     let expect = r#"status 429 Too Many Requests: {"error":{"message":"slow down"}}"#;
     assert_eq!(report.errors["status_429"].example, expect);
@@ -188,23 +135,14 @@ fn nobody_listening_is_a_failure_to_connect() {
     let report = run(&url, &["--requests", "3"]);
     assert_eq!(kinds(&report), [("connect", 3)].into());
     let error = loadtest::run(&args(&url, &["--requests", "3", "--warmup", "2"])).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .starts_with("all 2 warm-up requests failed"),
-        "{error}"
-    );
+    assert!(error.to_string().starts_with("all 2 warm-up requests failed"), "{error}");
 }
 
 #[test]
 fn a_silent_server_is_a_timeout() {
     // It holds the connection until the client gives up, which ends the read.
     let server = Server::new(|_, stream| server::wait_until_closed(stream));
-    let report = loadtest::run(&Args {
-        timeout: 1,
-        ..args(&server.url, &["--requests", "1"])
-    })
-    .unwrap();
+    let report = loadtest::run(&Args { timeout: 1, ..args(&server.url, &["--requests", "1"]) }).unwrap();
     assert_eq!(kinds(&report), [("timeout", 1)].into(), "{report}");
 }
 
@@ -222,28 +160,9 @@ fn clients_that_leave_hang_up_in_the_middle() {
             }
         }
     });
-    let report = run(
-        &server.url,
-        &[
-            "--requests",
-            "4",
-            "--concurrency",
-            "2",
-            "--disconnect",
-            "1",
-            "--max-tokens",
-            "8",
-        ],
-    );
-    assert_eq!(
-        (report.done, report.left, report.failed),
-        (0, 4, 0),
-        "{report}"
-    );
-    assert!(
-        (4..=16).contains(&report.output_tokens),
-        "each leaves after 1 to 4 pieces: {report}"
-    );
+    let report = run(&server.url, &["--requests", "4", "--concurrency", "2", "--disconnect", "1", "--max-tokens", "8"]);
+    assert_eq!((report.done, report.left, report.failed), (0, 4, 0), "{report}");
+    assert!((4..=16).contains(&report.output_tokens), "each leaves after 1 to 4 pieces: {report}");
     drop(server);
     assert_eq!(HUNG_UP.load(Ordering::SeqCst), 4);
 }
@@ -263,22 +182,12 @@ fn as_many_clients_as_asked_for_are_there_at_once() {
 #[test]
 fn warmup_is_sent_first_and_not_reported() {
     let server = Server::new(|_, stream| answer_well(stream, &["a"], 1));
-    let report = run(
-        &server.url,
-        &["--requests", "3", "--warmup", "2", "--concurrency", "1"],
-    );
+    let report = run(&server.url, &["--requests", "3", "--warmup", "2", "--concurrency", "1"]);
     assert_eq!((report.requests, report.output_tokens), (3, 3));
     let asked = server.asked();
     assert_eq!(asked.len(), 5);
-    let prompts: std::collections::BTreeSet<String> = asked
-        .iter()
-        .map(|a| a.body["messages"].to_string())
-        .collect();
-    assert_eq!(
-        prompts.len(),
-        5,
-        "the warm-up's prompts are not asked again"
-    );
+    let prompts: std::collections::BTreeSet<String> = asked.iter().map(|a| a.body["messages"].to_string()).collect();
+    assert_eq!(prompts.len(), 5, "the warm-up's prompts are not asked again");
 }
 
 #[test]
@@ -288,28 +197,12 @@ fn a_second_turn_carries_the_first_answer() {
     let json = tempfile::NamedTempFile::new().unwrap();
     let server = Server::new(|_, stream| answer_well(stream, &["a", "b"], 2));
     let paths = [file.path(), json.path()].map(|p| p.to_str().unwrap().to_owned());
-    let more = [
-        "--requests",
-        "2",
-        "--prompts",
-        &paths[0],
-        "--json",
-        &paths[1],
-        "--key",
-        "k",
-        "--ignore-eos",
-    ];
+    let more = ["--requests", "2", "--prompts", &paths[0], "--json", &paths[1], "--key", "k", "--ignore-eos"];
     let report = run(&format!("{}/v1", server.url), &more);
 
     let asked: Vec<Asked> = server.asked();
     assert_eq!(asked[0].path, "/v1/chat/completions");
-    assert!(
-        asked[0]
-            .head
-            .contains(&"authorization: Bearer k".to_owned()),
-        "{:?}",
-        asked[0].head
-    );
+    assert!(asked[0].head.contains(&"authorization: Bearer k".to_owned()), "{:?}", asked[0].head);
     let body = &asked[1].body;
     let expect = serde_json::json!([
         {"role": "user", "content": "one"},
@@ -317,47 +210,25 @@ fn a_second_turn_carries_the_first_answer() {
         {"role": "user", "content": "two"}
     ]);
     assert_eq!(body["messages"], expect);
-    assert_eq!(
-        (&body["model"], &body["stream"], &body["ignore_eos"]),
-        (&"tiny".into(), &true.into(), &true.into())
-    );
+    assert_eq!((&body["model"], &body["stream"], &body["ignore_eos"]), (&"tiny".into(), &true.into(), &true.into()));
 
-    let written: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(json.path()).unwrap()).unwrap();
-    assert_eq!(
-        written,
-        serde_json::from_str::<serde_json::Value>(&report.json()).unwrap()
-    );
-    assert_eq!(
-        (&written["output_tokens"], &written["output_tokens_from"]),
-        (&4.into(), &"usage".into())
-    );
+    let written: serde_json::Value = serde_json::from_slice(&std::fs::read(json.path()).unwrap()).unwrap();
+    assert_eq!(written, serde_json::from_str::<serde_json::Value>(&report.json()).unwrap());
+    assert_eq!((&written["output_tokens"], &written["output_tokens_from"]), (&4.into(), &"usage".into()));
 }
 
 #[test]
 fn the_model_is_the_servers_first_unless_named() {
     let server = Server::new(|asked, stream| match asked.path.as_str() {
-        "/v1/models" => server::plain(
-            stream,
-            "200 OK",
-            r#"{"data":[{"id":"first"},{"id":"second"}]}"#,
-        ),
+        "/v1/models" => server::plain(stream, "200 OK", r#"{"data":[{"id":"first"},{"id":"second"}]}"#),
         _ => answer_well(stream, &["a"], 1),
     });
-    let report = loadtest::run(&Args {
-        model: None,
-        ..args(&server.url, &["--requests", "1"])
-    })
-    .unwrap();
+    let report = loadtest::run(&Args { model: None, ..args(&server.url, &["--requests", "1"]) }).unwrap();
     assert_eq!(report.setting.model, "first");
     assert_eq!(server.asked()[1].body["model"], "first");
 
     let empty = Server::new(|_, stream| server::plain(stream, "200 OK", r#"{"data":[]}"#));
-    let error = loadtest::run(&Args {
-        model: None,
-        ..args(&empty.url, &[])
-    })
-    .unwrap_err();
+    let error = loadtest::run(&Args { model: None, ..args(&empty.url, &[]) }).unwrap_err();
     assert!(error.to_string().contains("give --model"), "{error}");
 }
 
@@ -372,14 +243,8 @@ fn arguments_out_of_range_are_refused() {
         ["--disconnect", "1.5"],
         ["--timeout", "0"],
     ] {
-        assert!(
-            Command::try_parse_from(["loadtest", "http://box"].iter().chain(&more)).is_err(),
-            "{more:?}"
-        );
+        assert!(Command::try_parse_from(["loadtest", "http://box"].iter().chain(&more)).is_err(), "{more:?}");
     }
     let error = loadtest::run(&args("https://box", &[])).unwrap_err();
-    assert!(
-        error.to_string().contains("https is not supported"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("https is not supported"), "{error}");
 }

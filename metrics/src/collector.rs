@@ -21,9 +21,7 @@ impl Collector {
             .timeout_global(Some(TIMEOUT))
             .proxy(None)
             .build();
-        Collector {
-            agent: config.new_agent(),
-        }
+        Collector { agent: config.new_agent() }
     }
 }
 

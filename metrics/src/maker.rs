@@ -1,10 +1,7 @@
 //! Makes and registers series that all carry `model_name`. Names and labels are constants, so failing is a bug and asserts.
 
 use prometheus::core::Collector;
-use prometheus::{
-    Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
-    IntGaugeVec, Opts, Registry,
-};
+use prometheus::{Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
 pub(crate) struct Maker<'a> {
     pub(crate) registry: Registry,
@@ -18,9 +15,7 @@ impl Maker<'_> {
 
     fn keep<C: Collector + Clone + 'static>(&self, made: prometheus::Result<C>) -> C {
         let series = made.expect("names and labels are constants");
-        self.registry
-            .register(Box::new(series.clone()))
-            .expect("names are distinct");
+        self.registry.register(Box::new(series.clone())).expect("names are distinct");
         series
     }
 
@@ -48,18 +43,9 @@ impl Maker<'_> {
     }
 
     /// One counter for each of `values`, in their order.
-    pub(crate) fn counters(
-        &self,
-        name: &str,
-        help: &str,
-        label: &str,
-        values: &[&str],
-    ) -> Vec<IntCounter> {
+    pub(crate) fn counters(&self, name: &str, help: &str, label: &str, values: &[&str]) -> Vec<IntCounter> {
         let family = self.keep(IntCounterVec::new(self.opts(name, help), &[label]));
-        values
-            .iter()
-            .map(|v| family.with_label_values(&[v]))
-            .collect()
+        values.iter().map(|v| family.with_label_values(&[v])).collect()
     }
 
     pub(crate) fn histogram(&self, name: &str, help: &str, bounds: &[f64]) -> Histogram {
@@ -68,19 +54,9 @@ impl Maker<'_> {
     }
 
     /// One histogram for each of `values`, in their order.
-    pub(crate) fn histograms(
-        &self,
-        name: &str,
-        help: &str,
-        label: &str,
-        values: &[&str],
-        bounds: &[f64],
-    ) -> Vec<Histogram> {
+    pub(crate) fn histograms(&self, name: &str, help: &str, label: &str, values: &[&str], bounds: &[f64]) -> Vec<Histogram> {
         let opts = HistogramOpts::from(self.opts(name, help)).buckets(bounds.to_vec());
         let family: HistogramVec = self.keep(HistogramVec::new(opts, &[label]));
-        values
-            .iter()
-            .map(|v| family.with_label_values(&[v]))
-            .collect()
+        values.iter().map(|v| family.with_label_values(&[v])).collect()
     }
 }

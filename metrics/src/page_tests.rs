@@ -1,9 +1,6 @@
 //! README.md, the registry and the exposition text must tell the same story.
 
-use crate::{
-    DisconnectPhase, FinishReason, Invariant, KvBytes, Metrics, MlxMemory, Refusal, RequestDone,
-    StepPhase, StepShape,
-};
+use crate::{DisconnectPhase, FinishReason, Invariant, KvBytes, Metrics, MlxMemory, Refusal, RequestDone, StepPhase, StepShape};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -18,9 +15,7 @@ struct Series {
 }
 
 fn numbers(text: &str) -> Vec<f64> {
-    text.split_whitespace()
-        .map(|n| n.parse().unwrap())
-        .collect()
+    text.split_whitespace().map(|n| n.parse().unwrap()).collect()
 }
 
 /// The page's table.
@@ -28,49 +23,26 @@ fn page() -> BTreeMap<String, Series> {
     let text = include_str!("../README.md");
     let named = |letter: &str| {
         let at = text.find(&format!("{letter} = ")).unwrap() + letter.len() + 3;
-        numbers(
-            text[at..]
-                .split(['\n', '|'])
-                .next()
-                .unwrap()
-                .trim_end()
-                .split(". Of")
-                .next()
-                .unwrap()
-                .trim_end_matches('.'),
-        )
+        numbers(text[at..].split(['\n', '|']).next().unwrap().trim_end().split(". Of").next().unwrap().trim_end_matches('.'))
     };
     let mut page = BTreeMap::new();
     for line in text.lines().filter(|l| l.starts_with("| `")) {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
         let bounds = match cells[4] {
-            "C" => vec![
-                1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0,
-            ],
+            "C" => vec![1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0],
             letter @ ("R" | "S" | "T") => named(letter),
             plain => numbers(plain),
         };
         let labels = cells[3].split_whitespace().map(str::to_owned).collect();
-        let series = Series {
-            kind: cells[2].to_owned(),
-            labels,
-            bounds,
-        };
-        assert!(
-            page.insert(cells[1].trim_matches('`').to_owned(), series)
-                .is_none(),
-            "{line} twice"
-        );
+        let series = Series { kind: cells[2].to_owned(), labels, bounds };
+        assert!(page.insert(cells[1].trim_matches('`').to_owned(), series).is_none(), "{line} twice");
     }
     page
 }
 
 /// Labels of a sample line, `le` among them.
 fn labels(sample: &str) -> BTreeMap<String, String> {
-    let inside = sample
-        .split_once('{')
-        .and_then(|(_, rest)| rest.split_once('}'))
-        .map_or("", |(inside, _)| inside);
+    let inside = sample.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map_or("", |(inside, _)| inside);
     inside
         .split("\",")
         .filter(|pair| !pair.is_empty())
@@ -87,21 +59,11 @@ fn exposed(text: &str) -> BTreeMap<String, Series> {
         if let Some(declared) = line.strip_prefix("# TYPE ") {
             let (family, kind) = declared.split_once(' ').unwrap();
             name = family.to_owned();
-            out.insert(
-                name.clone(),
-                Series {
-                    kind: kind.to_owned(),
-                    ..Series::default()
-                },
-            );
+            out.insert(name.clone(), Series { kind: kind.to_owned(), ..Series::default() });
         } else if !line.starts_with('#') {
             let series = out.get_mut(&name).unwrap();
             let mut labels = labels(line);
-            assert_eq!(
-                labels.remove("model_name").as_deref(),
-                Some("tiny"),
-                "{line}"
-            );
+            assert_eq!(labels.remove("model_name").as_deref(), Some("tiny"), "{line}");
             if let Some(bound) = labels.remove("le")
                 && bound != "+Inf"
                 && !series.bounds.contains(&bound.parse().unwrap())
@@ -124,10 +86,7 @@ fn metrics() -> Metrics {
 #[test]
 fn the_page_lists_what_the_registry_has() {
     let (page, exposed) = (page(), exposed(&metrics().text()));
-    assert_eq!(
-        page.keys().collect::<Vec<_>>(),
-        exposed.keys().collect::<Vec<_>>()
-    );
+    assert_eq!(page.keys().collect::<Vec<_>>(), exposed.keys().collect::<Vec<_>>());
     for (name, series) in &page {
         assert_eq!(series, &exposed[name], "{name}");
     }
@@ -137,34 +96,14 @@ fn the_page_lists_what_the_registry_has() {
 fn a_dashboard_finds_bounded_labels_before_the_first_event() {
     let text = metrics().text();
     for (family, label, values) in [
-        (
-            "vllm:request_success_total",
-            "finished_reason",
-            FinishReason::values(),
-        ),
+        ("vllm:request_success_total", "finished_reason", FinishReason::values()),
         ("coxswain:step_seconds_count", "phase", StepPhase::values()),
-        (
-            "coxswain:admissions_refused_total",
-            "reason",
-            Refusal::values(),
-        ),
-        (
-            "coxswain:disconnects_total",
-            "phase",
-            DisconnectPhase::values(),
-        ),
-        (
-            "coxswain:invariant_violations_total",
-            "id",
-            Invariant::values(),
-        ),
+        ("coxswain:admissions_refused_total", "reason", Refusal::values()),
+        ("coxswain:disconnects_total", "phase", DisconnectPhase::values()),
+        ("coxswain:invariant_violations_total", "id", Invariant::values()),
     ] {
         for value in values {
-            let found = text.lines().any(|l| {
-                l.starts_with(&format!("{family}{{"))
-                    && l.contains(&format!("{label}=\"{value}\""))
-                    && l.ends_with(" 0")
-            });
+            let found = text.lines().any(|l| l.starts_with(&format!("{family}{{")) && l.contains(&format!("{label}=\"{value}\"")) && l.ends_with(" 0"));
             assert!(found, "{family} {label}={value}\n{text}");
         }
     }
@@ -175,52 +114,26 @@ fn check(event: impl Fn(&Metrics), expect: &[&str]) {
     let metrics = Metrics::new("tiny", CONTEXT_TOKENS);
     event(&metrics);
     let text = metrics.text();
-    let samples = text
-        .lines()
-        .filter(|l| !l.starts_with('#') && !l.ends_with(" 0"));
+    let samples = text.lines().filter(|l| !l.starts_with('#') && !l.ends_with(" 0"));
     // A histogram's sum tells what was observed; its buckets and count move with it.
-    let moved = samples
-        .filter(|l| !l.contains("_bucket{") && !l.contains("_count{"))
-        .map(plain);
+    let moved = samples.filter(|l| !l.contains("_bucket{") && !l.contains("_count{")).map(plain);
     let expect: BTreeSet<String> = expect.iter().map(|&l| l.to_owned()).collect();
     assert_eq!(moved.collect::<BTreeSet<_>>(), expect);
 }
 
 #[test]
 fn events_of_the_service_move_their_series() {
-    check(
-        |m| m.set_rows(3, 4),
-        &["vllm:num_requests_running 3", "vllm:num_requests_waiting 4"],
-    );
+    check(|m| m.set_rows(3, 4), &["vllm:num_requests_running 3", "vllm:num_requests_waiting 4"]);
     check(|m| m.preempted(), &["vllm:num_preemptions_total 1"]);
-    check(
-        |m| m.refused(Refusal::QueueFull),
-        &["coxswain:admissions_refused_total{reason=queue_full} 1"],
-    );
-    check(
-        |m| m.disconnected(DisconnectPhase::Prefill),
-        &["coxswain:disconnects_total{phase=prefill} 1"],
-    );
-    check(
-        |m| m.invariant_violated(Invariant::S8),
-        &["coxswain:invariant_violations_total{id=S8} 1"],
-    );
+    check(|m| m.refused(Refusal::QueueFull), &["coxswain:admissions_refused_total{reason=queue_full} 1"]);
+    check(|m| m.disconnected(DisconnectPhase::Prefill), &["coxswain:disconnects_total{phase=prefill} 1"]);
+    check(|m| m.invariant_violated(Invariant::S8), &["coxswain:invariant_violations_total{id=S8} 1"]);
 }
 
 #[test]
 fn events_of_memory_move_their_series() {
     check(
-        |m| {
-            m.set_kv(
-                KvBytes {
-                    rows: 30,
-                    prefix: 10,
-                    scratch: 5,
-                    free: 80,
-                },
-                125,
-            )
-        },
+        |m| m.set_kv(KvBytes { rows: 30, prefix: 10, scratch: 5, free: 80 }, 125),
         &[
             "vllm:kv_cache_usage_perc 0.25",
             "coxswain:kv_bytes{holder=rows} 30",
@@ -232,38 +145,16 @@ fn events_of_memory_move_their_series() {
     );
     check(|m| m.set_kv(KvBytes::default(), 0), &[]);
     check(
-        |m| {
-            m.set_mlx_memory(MlxMemory {
-                active: 1,
-                cache: 2,
-                peak: 3,
-            })
-        },
-        &[
-            "coxswain:mlx_memory_bytes{kind=active} 1",
-            "coxswain:mlx_memory_bytes{kind=cache} 2",
-            "coxswain:mlx_memory_bytes{kind=peak} 3",
-        ],
+        |m| m.set_mlx_memory(MlxMemory { active: 1, cache: 2, peak: 3 }),
+        &["coxswain:mlx_memory_bytes{kind=active} 1", "coxswain:mlx_memory_bytes{kind=cache} 2", "coxswain:mlx_memory_bytes{kind=peak} 3"],
     );
-    check(
-        |m| m.prefix_lookup(70, 64),
-        &[
-            "vllm:prefix_cache_queries_total 70",
-            "vllm:prefix_cache_hits_total 64",
-        ],
-    );
+    check(|m| m.prefix_lookup(70, 64), &["vllm:prefix_cache_queries_total 70", "vllm:prefix_cache_hits_total 64"]);
 }
 
 #[test]
 fn events_of_a_step_move_their_series() {
     check(
-        |m| {
-            m.step(StepShape {
-                rows: 2,
-                prefill_tokens: 31,
-                decode_tokens: 1,
-            })
-        },
+        |m| m.step(StepShape { rows: 2, prefill_tokens: 31, decode_tokens: 1 }),
         &[
             "coxswain:batch_rows_sum 2",
             "coxswain:step_tokens_sum{kind=prefill} 31",
@@ -271,31 +162,10 @@ fn events_of_a_step_move_their_series() {
             "vllm:iteration_tokens_total_sum 32",
         ],
     );
-    check(
-        |m| m.step_phase(StepPhase::Reply, Duration::from_millis(125)),
-        &["coxswain:step_seconds_sum{phase=reply} 0.125"],
-    );
-    check(
-        |m| m.prefilled(70, 64),
-        &[
-            "vllm:prompt_tokens_total 70",
-            "vllm:prompt_tokens_cached_total 64",
-        ],
-    );
-    check(
-        |m| m.first_token(Duration::from_millis(500)),
-        &[
-            "vllm:generation_tokens_total 1",
-            "vllm:time_to_first_token_seconds_sum 0.5",
-        ],
-    );
-    check(
-        |m| m.next_token(Duration::from_millis(125)),
-        &[
-            "vllm:generation_tokens_total 1",
-            "vllm:inter_token_latency_seconds_sum 0.125",
-        ],
-    );
+    check(|m| m.step_phase(StepPhase::Reply, Duration::from_millis(125)), &["coxswain:step_seconds_sum{phase=reply} 0.125"]);
+    check(|m| m.prefilled(70, 64), &["vllm:prompt_tokens_total 70", "vllm:prompt_tokens_cached_total 64"]);
+    check(|m| m.first_token(Duration::from_millis(500)), &["vllm:generation_tokens_total 1", "vllm:time_to_first_token_seconds_sum 0.5"]);
+    check(|m| m.next_token(Duration::from_millis(125)), &["vllm:generation_tokens_total 1", "vllm:inter_token_latency_seconds_sum 0.125"]);
 }
 
 #[test]
@@ -330,15 +200,8 @@ fn a_request_is_counted_by_how_far_it_came() {
         ],
     );
     // It left while it waited.
-    let early = RequestDone {
-        reason: FinishReason::Abort,
-        generation_tokens: 0,
-        longest_answer_tokens: 0,
-        max_tokens: None,
-        prefill: None,
-        decode: None,
-        ..done
-    };
+    let early =
+        RequestDone { reason: FinishReason::Abort, generation_tokens: 0, longest_answer_tokens: 0, max_tokens: None, prefill: None, decode: None, ..done };
     check(
         |m| m.finished(&early),
         &[
@@ -355,16 +218,8 @@ fn a_request_is_counted_by_how_far_it_came() {
 fn plain(sample: &str) -> String {
     let name = sample.split('{').next().unwrap();
     let value = sample.rsplit(' ').next().unwrap();
-    let labels: Vec<String> = labels(sample)
-        .into_iter()
-        .filter(|(k, _)| k != "model_name")
-        .map(|(k, v)| format!("{k}={v}"))
-        .collect();
-    if labels.is_empty() {
-        format!("{name} {value}")
-    } else {
-        format!("{name}{{{}}} {value}", labels.join(","))
-    }
+    let labels: Vec<String> = labels(sample).into_iter().filter(|(k, _)| k != "model_name").map(|(k, v)| format!("{k}={v}")).collect();
+    if labels.is_empty() { format!("{name} {value}") } else { format!("{name}{{{}}} {value}", labels.join(",")) }
 }
 
 #[test]
@@ -372,14 +227,6 @@ fn what_is_loaded_is_said_once() {
     let metrics = metrics();
     metrics.set_loaded("tiny", "bfloat16", "l3", "cpu");
     let text = metrics.text();
-    let said: Vec<&str> = text
-        .lines()
-        .filter(|l| l.starts_with("coxswain:loaded_info{"))
-        .collect();
-    assert_eq!(
-        said,
-        [
-            r#"coxswain:loaded_info{device="cpu",dtype="bfloat16",model="tiny",model_name="tiny",tier="l3"} 1"#
-        ]
-    );
+    let said: Vec<&str> = text.lines().filter(|l| l.starts_with("coxswain:loaded_info{")).collect();
+    assert_eq!(said, [r#"coxswain:loaded_info{device="cpu",dtype="bfloat16",model="tiny",model_name="tiny",tier="l3"} 1"#]);
 }

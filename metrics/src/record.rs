@@ -68,11 +68,7 @@ impl Metrics {
         self.memory.free.set(bytes.free as i64);
         self.memory.budget.set(budget_bytes as i64);
         let total = bytes.rows + bytes.prefix + bytes.free;
-        self.memory.usage.set(if total == 0 {
-            0.0
-        } else {
-            bytes.rows as f64 / total as f64
-        });
+        self.memory.usage.set(if total == 0 { 0.0 } else { bytes.rows as f64 / total as f64 });
     }
 
     pub fn set_mlx_memory(&self, memory: MlxMemory) {
@@ -84,23 +80,13 @@ impl Metrics {
     /// The pool's shape: tokens a block holds, blocks in the pool, dtype of K and V. Replaces what was said before.
     pub fn set_cache_config(&self, block_tokens: u32, blocks: u32, dtype: &str) {
         self.memory.cache_config.reset();
-        self.memory
-            .cache_config
-            .with_label_values(&[
-                block_tokens.to_string().as_str(),
-                blocks.to_string().as_str(),
-                dtype,
-            ])
-            .set(1.0);
+        self.memory.cache_config.with_label_values(&[block_tokens.to_string().as_str(), blocks.to_string().as_str(), dtype]).set(1.0);
     }
 
     /// What is loaded. Replaces what was said before.
     pub fn set_loaded(&self, model: &str, dtype: &str, tier: &str, device: &str) {
         self.service.loaded.reset();
-        self.service
-            .loaded
-            .with_label_values(&[model, dtype, tier, device])
-            .set(1.0);
+        self.service.loaded.with_label_values(&[model, dtype, tier, device]).set(1.0);
     }
 
     /// A step was launched.
@@ -108,9 +94,7 @@ impl Metrics {
         self.steps.batch_rows.observe(f64::from(shape.rows));
         self.steps.tokens[0].observe(f64::from(shape.prefill_tokens));
         self.steps.tokens[1].observe(f64::from(shape.decode_tokens));
-        self.steps
-            .iteration_tokens
-            .observe(f64::from(shape.prefill_tokens) + f64::from(shape.decode_tokens));
+        self.steps.iteration_tokens.observe(f64::from(shape.prefill_tokens) + f64::from(shape.decode_tokens));
     }
 
     /// One part of a step took this long.
@@ -128,9 +112,7 @@ impl Metrics {
     /// A row's prompt is computed: all its tokens, and how many of them a cached prefix spared.
     pub fn prefilled(&self, prompt_tokens: u32, cached_tokens: u32) {
         self.requests.prompt_tokens.inc_by(u64::from(prompt_tokens));
-        self.requests
-            .prompt_tokens_cached
-            .inc_by(u64::from(cached_tokens));
+        self.requests.prompt_tokens_cached.inc_by(u64::from(cached_tokens));
     }
 
     /// A row's first token, this long after the request arrived.
@@ -156,26 +138,18 @@ impl Metrics {
         self.times.queue.observe(done.queue.as_secs_f64());
         if let Some(prefill) = done.prefill {
             self.times.prefill.observe(prefill.as_secs_f64());
-            self.times
-                .inference
-                .observe((prefill + done.decode.unwrap_or_default()).as_secs_f64());
+            self.times.inference.observe((prefill + done.decode.unwrap_or_default()).as_secs_f64());
         }
         if let Some(decode) = done.decode {
             self.times.decode.observe(decode.as_secs_f64());
             // One token has no time between tokens.
             if done.longest_answer_tokens > 1 {
-                self.times
-                    .per_output_token
-                    .observe(decode.as_secs_f64() / f64::from(done.longest_answer_tokens - 1));
+                self.times.per_output_token.observe(decode.as_secs_f64() / f64::from(done.longest_answer_tokens - 1));
             }
         }
         self.requests.prompt.observe(f64::from(done.prompt_tokens));
-        self.requests
-            .generation
-            .observe(f64::from(done.generation_tokens));
-        self.requests
-            .longest_answer
-            .observe(f64::from(done.longest_answer_tokens));
+        self.requests.generation.observe(f64::from(done.generation_tokens));
+        self.requests.longest_answer.observe(f64::from(done.longest_answer_tokens));
         self.requests.n.observe(f64::from(done.n));
         if let Some(max_tokens) = done.max_tokens {
             self.requests.max_tokens.observe(f64::from(max_tokens));

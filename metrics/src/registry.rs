@@ -19,10 +19,7 @@ pub struct Metrics {
 impl Metrics {
     /// A fresh registry for the model that clients know as `model_name`; `context_tokens` bounds the token histograms.
     pub fn new(model_name: &str, context_tokens: u32) -> Metrics {
-        let maker = Maker {
-            registry: Registry::new(),
-            model_name,
-        };
+        let maker = Maker { registry: Registry::new(), model_name };
         Metrics {
             service: Service::new(&maker),
             memory: Memory::new(&maker),
@@ -36,9 +33,7 @@ impl Metrics {
     /// Everything in Prometheus' text exposition format 0.0.4; [`CONTENT_TYPE`](crate::CONTENT_TYPE) goes with it.
     pub fn text(&self) -> String {
         let mut text = String::new();
-        TextEncoder::new()
-            .encode_utf8(&self.registry.gather(), &mut text)
-            .expect("writing to a string cannot fail, and every family has a name and a child");
+        TextEncoder::new().encode_utf8(&self.registry.gather(), &mut text).expect("writing to a string cannot fail, and every family has a name and a child");
         text
     }
 }

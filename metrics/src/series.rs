@@ -24,33 +24,11 @@ impl Service {
         Service {
             running: m.gauge("vllm:num_requests_running", "Rows in the batch."),
             waiting: m.gauge("vllm:num_requests_waiting", "Rows in the queue."),
-            preemptions: m.counter(
-                "vllm:num_preemptions_total",
-                "Rows that lost their blocks and went back to the queue.",
-            ),
-            refused: m.counters(
-                "coxswain:admissions_refused_total",
-                "Requests refused before they became a row.",
-                "reason",
-                &reasons,
-            ),
-            disconnects: m.counters(
-                "coxswain:disconnects_total",
-                "Clients that left, by what their row was doing.",
-                "phase",
-                &phases,
-            ),
-            violations: m.counters(
-                "coxswain:invariant_violations_total",
-                "Broken invariants; each is a bug.",
-                "id",
-                &ids,
-            ),
-            loaded: m.info(
-                "coxswain:loaded_info",
-                "What is loaded; always 1.",
-                &["model", "dtype", "tier", "device"],
-            ),
+            preemptions: m.counter("vllm:num_preemptions_total", "Rows that lost their blocks and went back to the queue."),
+            refused: m.counters("coxswain:admissions_refused_total", "Requests refused before they became a row.", "reason", &reasons),
+            disconnects: m.counters("coxswain:disconnects_total", "Clients that left, by what their row was doing.", "phase", &phases),
+            violations: m.counters("coxswain:invariant_violations_total", "Broken invariants; each is a bug.", "id", &ids),
+            loaded: m.info("coxswain:loaded_info", "What is loaded; always 1.", &["model", "dtype", "tier", "device"]),
         }
     }
 }
@@ -73,43 +51,19 @@ pub(crate) struct Memory {
 
 impl Memory {
     pub(crate) fn new(m: &Maker) -> Memory {
-        let kv = m.gauges(
-            "coxswain:kv_bytes",
-            "Bytes of the KV pool by holder.",
-            "holder",
-        );
-        let mlx = m.gauges(
-            "coxswain:mlx_memory_bytes",
-            "Bytes that the device's allocator holds.",
-            "kind",
-        );
+        let kv = m.gauges("coxswain:kv_bytes", "Bytes of the KV pool by holder.", "holder");
+        let mlx = m.gauges("coxswain:mlx_memory_bytes", "Bytes that the device's allocator holds.", "kind");
         let shape = ["block_size", "num_gpu_blocks", "cache_dtype"];
         Memory {
-            usage: m.ratio(
-                "vllm:kv_cache_usage_perc",
-                "Share of the KV pool that live rows hold, 0 to 1.",
-            ),
-            cache_config: m.info(
-                "vllm:cache_config_info",
-                "The KV pool's shape; always 1.",
-                &shape,
-            ),
-            prefix_queries: m.counter(
-                "vllm:prefix_cache_queries_total",
-                "Prompt tokens looked up in the prefix cache, once a request.",
-            ),
-            prefix_hits: m.counter(
-                "vllm:prefix_cache_hits_total",
-                "Prompt tokens found in the prefix cache, once a request.",
-            ),
+            usage: m.ratio("vllm:kv_cache_usage_perc", "Share of the KV pool that live rows hold, 0 to 1."),
+            cache_config: m.info("vllm:cache_config_info", "The KV pool's shape; always 1.", &shape),
+            prefix_queries: m.counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache, once a request."),
+            prefix_hits: m.counter("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache, once a request."),
             rows: kv.with_label_values(&["rows"]),
             prefix: kv.with_label_values(&["prefix"]),
             scratch: kv.with_label_values(&["scratch"]),
             free: kv.with_label_values(&["free"]),
-            budget: m.gauge(
-                "coxswain:kv_budget_bytes",
-                "Bytes that everything with KV in it may use together.",
-            ),
+            budget: m.gauge("coxswain:kv_budget_bytes", "Bytes that everything with KV in it may use together."),
             mlx_active: mlx.with_label_values(&["active"]),
             mlx_cache: mlx.with_label_values(&["cache"]),
             mlx_peak: mlx.with_label_values(&["peak"]),
@@ -136,39 +90,15 @@ impl Requests {
         let tokens = |name, help| m.histogram(name, help, &bounds);
         let reasons = FinishReason::values();
         Requests {
-            prompt_tokens: m.counter(
-                "vllm:prompt_tokens_total",
-                "Prompt tokens of rows whose prefill is done, cached ones included.",
-            ),
+            prompt_tokens: m.counter("vllm:prompt_tokens_total", "Prompt tokens of rows whose prefill is done, cached ones included."),
             generation_tokens: m.counter("vllm:generation_tokens_total", "Tokens generated."),
-            prompt_tokens_cached: m.counter(
-                "vllm:prompt_tokens_cached_total",
-                "Prompt tokens that a cached prefix spared.",
-            ),
-            ended: m.counters(
-                "vllm:request_success_total",
-                "Requests that ended, by how.",
-                "finished_reason",
-                &reasons,
-            ),
+            prompt_tokens_cached: m.counter("vllm:prompt_tokens_cached_total", "Prompt tokens that a cached prefix spared."),
+            ended: m.counters("vllm:request_success_total", "Requests that ended, by how.", "finished_reason", &reasons),
             prompt: tokens("vllm:request_prompt_tokens", "Prompt tokens of a request."),
-            generation: tokens(
-                "vllm:request_generation_tokens",
-                "Generated tokens of a request.",
-            ),
-            max_tokens: tokens(
-                "vllm:request_params_max_tokens",
-                "The max_tokens that a request asked for.",
-            ),
-            longest_answer: tokens(
-                "vllm:request_max_num_generation_tokens",
-                "Tokens of a request's longest answer.",
-            ),
-            n: m.histogram(
-                "vllm:request_params_n",
-                "Answers that a request asked for.",
-                buckets::PARAMS_N,
-            ),
+            generation: tokens("vllm:request_generation_tokens", "Generated tokens of a request."),
+            max_tokens: tokens("vllm:request_params_max_tokens", "The max_tokens that a request asked for."),
+            longest_answer: tokens("vllm:request_max_num_generation_tokens", "Tokens of a request's longest answer."),
+            n: m.histogram("vllm:request_params_n", "Answers that a request asked for.", buckets::PARAMS_N),
         }
     }
 }
@@ -190,39 +120,14 @@ impl Times {
         let time = |name, help| m.histogram(name, help, buckets::REQUEST);
         let token_time = |name, help| m.histogram(name, help, buckets::TOKEN);
         Times {
-            first_token: m.histogram(
-                "vllm:time_to_first_token_seconds",
-                "From arrival to the first token.",
-                buckets::FIRST_TOKEN,
-            ),
-            inter_token: token_time(
-                "vllm:inter_token_latency_seconds",
-                "Between two tokens of a row.",
-            ),
-            per_output_token: token_time(
-                "vllm:request_time_per_output_token_seconds",
-                "A request's mean time between tokens.",
-            ),
-            e2e: time(
-                "vllm:e2e_request_latency_seconds",
-                "From arrival to the end.",
-            ),
-            queue: time(
-                "vllm:request_queue_time_seconds",
-                "From arrival to admission.",
-            ),
-            inference: time(
-                "vllm:request_inference_time_seconds",
-                "From admission to the last token.",
-            ),
-            prefill: time(
-                "vllm:request_prefill_time_seconds",
-                "From admission to the first token.",
-            ),
-            decode: time(
-                "vllm:request_decode_time_seconds",
-                "From the first token to the last.",
-            ),
+            first_token: m.histogram("vllm:time_to_first_token_seconds", "From arrival to the first token.", buckets::FIRST_TOKEN),
+            inter_token: token_time("vllm:inter_token_latency_seconds", "Between two tokens of a row."),
+            per_output_token: token_time("vllm:request_time_per_output_token_seconds", "A request's mean time between tokens."),
+            e2e: time("vllm:e2e_request_latency_seconds", "From arrival to the end."),
+            queue: time("vllm:request_queue_time_seconds", "From arrival to admission."),
+            inference: time("vllm:request_inference_time_seconds", "From admission to the last token."),
+            prefill: time("vllm:request_prefill_time_seconds", "From admission to the first token."),
+            decode: time("vllm:request_decode_time_seconds", "From the first token to the last."),
         }
     }
 }
@@ -241,30 +146,10 @@ impl Steps {
         let phases = StepPhase::values();
         let kinds = ["prefill", "decode"];
         Steps {
-            iteration_tokens: m.histogram(
-                "vllm:iteration_tokens_total",
-                "Tokens of a step.",
-                buckets::STEP_TOKENS,
-            ),
-            batch_rows: m.histogram(
-                "coxswain:batch_rows",
-                "Rows of a step.",
-                buckets::BATCH_ROWS,
-            ),
-            seconds: m.histograms(
-                "coxswain:step_seconds",
-                "Time of a step by phase.",
-                "phase",
-                &phases,
-                buckets::STEP_SECONDS,
-            ),
-            tokens: m.histograms(
-                "coxswain:step_tokens",
-                "Tokens of a step by kind.",
-                "kind",
-                &kinds,
-                buckets::STEP_TOKENS,
-            ),
+            iteration_tokens: m.histogram("vllm:iteration_tokens_total", "Tokens of a step.", buckets::STEP_TOKENS),
+            batch_rows: m.histogram("coxswain:batch_rows", "Rows of a step.", buckets::BATCH_ROWS),
+            seconds: m.histograms("coxswain:step_seconds", "Time of a step by phase.", "phase", &phases, buckets::STEP_SECONDS),
+            tokens: m.histograms("coxswain:step_tokens", "Tokens of a step by kind.", "kind", &kinds, buckets::STEP_TOKENS),
         }
     }
 }

@@ -26,9 +26,7 @@ pub type Traces<S> = (Box<dyn Layer<S> + Send + Sync>, Guard);
 
 #[derive(Debug, thiserror::Error)]
 pub enum TracesError {
-    #[error(
-        "{ENDPOINT_VARIABLE} is {endpoint:?}: it must start with http:// (TLS is not built in; run a collector on this machine)"
-    )]
+    #[error("{ENDPOINT_VARIABLE} is {endpoint:?}: it must start with http:// (TLS is not built in; run a collector on this machine)")]
     Scheme { endpoint: String },
     #[error("the exporter of traces cannot be made: {0}")]
     Exporter(#[from] ExporterBuildError),
@@ -76,9 +74,7 @@ where
     S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
 {
     if !endpoint.starts_with("http://") {
-        return Err(TracesError::Scheme {
-            endpoint: endpoint.to_owned(),
-        });
+        return Err(TracesError::Scheme { endpoint: endpoint.to_owned() });
     }
     let exporter = SpanExporter::builder()
         .with_http()
@@ -89,10 +85,7 @@ where
     if std::env::var_os("OTEL_SERVICE_NAME").is_none() {
         resource = resource.with_service_name("coxswain");
     }
-    let provider = SdkTracerProvider::builder()
-        .with_resource(resource.build())
-        .with_batch_exporter(exporter)
-        .build();
+    let provider = SdkTracerProvider::builder().with_resource(resource.build()).with_batch_exporter(exporter).build();
     // A span of every crate below would drown ours: their finer ones are left out.
     let layer = tracing_opentelemetry::layer()
         .with_location(false)
@@ -106,10 +99,7 @@ where
 /// Makes `span` a child of what the client's W3C `traceparent` (and `tracestate`) headers name. Call it before `span` is entered.
 /// Does nothing for a malformed header, as the W3C recommendation asks, and nothing while tracing is off.
 pub fn adopt(span: &Span, traceparent: &str, tracestate: Option<&str>) {
-    let headers = Headers {
-        traceparent,
-        tracestate,
-    };
+    let headers = Headers { traceparent, tracestate };
     let parent = TraceContextPropagator::new().extract(&headers);
     match span.set_parent(parent) {
         Ok(()) | Err(SetParentError::LayerNotFound | SetParentError::SpanDisabled) => {}

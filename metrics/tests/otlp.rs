@@ -27,17 +27,10 @@ fn take_post(stream: TcpStream) -> Post {
         }
         head.push(line.trim().to_lowercase());
     }
-    let length = head
-        .iter()
-        .find_map(|h| h.strip_prefix("content-length: "))
-        .unwrap()
-        .parse()
-        .unwrap();
+    let length = head.iter().find_map(|h| h.strip_prefix("content-length: ")).unwrap().parse().unwrap();
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();
-    (&stream)
-        .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
-        .unwrap();
+    (&stream).write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
     Post { head, body }
 }
 
@@ -49,17 +42,8 @@ fn spans_arrive_under_the_clients_trace() {
 
     let (layer, guard) = traces::to_collector(&endpoint).unwrap();
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
-        let span = tracing::info_span!(
-            "chat",
-            otel.name = "chat tiny",
-            gen_ai.request.model = "tiny",
-            gen_ai.usage.output_tokens = tracing::field::Empty
-        );
-        traces::adopt(
-            &span,
-            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-            None,
-        );
+        let span = tracing::info_span!("chat", otel.name = "chat tiny", gen_ai.request.model = "tiny", gen_ai.usage.output_tokens = tracing::field::Empty);
+        traces::adopt(&span, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", None);
         let _in = span.enter();
         tracing::info_span!("prefill").in_scope(|| tracing::info!("preempted"));
         tracing::debug_span!("too fine for a collector").in_scope(|| {});
@@ -69,56 +53,22 @@ fn spans_arrive_under_the_clients_trace() {
 
     let post = collector.join().unwrap();
     assert_eq!(post.head[0], "post /v1/traces http/1.1");
-    assert!(
-        post.head
-            .contains(&"content-type: application/x-protobuf".to_owned()),
-        "{:?}",
-        post.head
-    );
+    assert!(post.head.contains(&"content-type: application/x-protobuf".to_owned()), "{:?}", post.head);
     let request = ExportTraceServiceRequest::decode(&post.body[..]).unwrap();
     let resource = request.resource_spans[0].resource.as_ref().unwrap();
-    let service = resource
-        .attributes
-        .iter()
-        .find(|a| a.key == "service.name")
-        .unwrap();
-    assert_eq!(
-        service.value.as_ref().unwrap().value,
-        Some(Value::StringValue("coxswain".into()))
-    );
+    let service = resource.attributes.iter().find(|a| a.key == "service.name").unwrap();
+    assert_eq!(service.value.as_ref().unwrap().value, Some(Value::StringValue("coxswain".into())));
 
-    let spans: Vec<_> = request
-        .resource_spans
-        .iter()
-        .flat_map(|r| &r.scope_spans)
-        .flat_map(|s| &s.spans)
-        .collect();
+    let spans: Vec<_> = request.resource_spans.iter().flat_map(|r| &r.scope_spans).flat_map(|s| &s.spans).collect();
     let names: Vec<&str> = spans.iter().map(|s| s.name.as_str()).collect();
     assert_eq!(names, ["prefill", "chat tiny"]);
     let (prefill, chat) = (spans[0], spans[1]);
-    assert_eq!(
-        chat.trace_id,
-        0x0af7651916cd43dd8448eb211c80319c_u128.to_be_bytes()
-    );
+    assert_eq!(chat.trace_id, 0x0af7651916cd43dd8448eb211c80319c_u128.to_be_bytes());
     assert_eq!(chat.parent_span_id, 0xb7ad6b7169203331_u64.to_be_bytes());
     assert_eq!(prefill.parent_span_id, chat.span_id);
     assert_eq!(prefill.events[0].name, "preempted");
-    let value = |key| {
-        chat.attributes
-            .iter()
-            .find(|a| a.key == key)
-            .unwrap()
-            .value
-            .as_ref()
-            .unwrap()
-            .value
-            .clone()
-            .unwrap()
-    };
-    assert_eq!(
-        value("gen_ai.request.model"),
-        Value::StringValue("tiny".into())
-    );
+    let value = |key| chat.attributes.iter().find(|a| a.key == key).unwrap().value.as_ref().unwrap().value.clone().unwrap();
+    assert_eq!(value("gen_ai.request.model"), Value::StringValue("tiny".into()));
     assert_eq!(value("gen_ai.usage.output_tokens"), Value::IntValue(5));
 }
 
@@ -143,21 +93,12 @@ fn a_malformed_traceparent_starts_a_trace_of_its_own() {
 #[test]
 fn without_tracing_a_traceparent_changes_nothing() {
     let span = tracing::info_span!("chat");
-    traces::adopt(
-        &span,
-        "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-        None,
-    );
+    traces::adopt(&span, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", None);
     assert!(span.is_none());
 }
 
 #[test]
 fn tls_is_refused_with_a_reason() {
-    let error = traces::to_collector::<tracing_subscriber::Registry>("https://collector:4318")
-        .err()
-        .unwrap();
-    assert!(
-        error.to_string().contains("must start with http://"),
-        "{error}"
-    );
+    let error = traces::to_collector::<tracing_subscriber::Registry>("https://collector:4318").err().unwrap();
+    assert!(error.to_string().contains("must start with http://"), "{error}");
 }

@@ -60,33 +60,36 @@ pub fn check(dir: &Path, device: DeviceChoice, dtype: Option<Float>) -> Result<V
     let all: Vec<usize> = (0..golden.prompts.len()).collect();
     let solo: Vec<Vec<usize>> = all.iter().map(|i| vec![*i]).collect();
     let mut lines = Vec::new();
-    let ways: [(&str, Vec<Vec<usize>>, Option<usize>, Layout); 6] = [
-        ("solo", solo.clone(), None, Layout::InOrder),
-        ("one batch", vec![all], None, Layout::InOrder),
-        ("chunks of 1", solo.clone(), Some(1), Layout::InOrder),
-        ("chunks of 7", solo.clone(), Some(7), Layout::InOrder),
-        ("chunks of 32", solo.clone(), Some(32), Layout::InOrder),
-        ("scattered blocks", solo, None, Layout::Scattered),
+    let way = |what, batches: &[Vec<usize>], chunk, layout| Way { what, batches: batches.to_vec(), chunk, layout };
+    let ways = [
+        way("solo", &solo, None, Layout::InOrder),
+        way("one batch", &[all], None, Layout::InOrder),
+        way("chunks of 1", &solo, Some(1), Layout::InOrder),
+        way("chunks of 7", &solo, Some(7), Layout::InOrder),
+        way("chunks of 32", &solo, Some(32), Layout::InOrder),
+        way("scattered blocks", &solo, None, Layout::Scattered),
     ];
-    for (what, batches, chunk, layout) in ways {
-        lines.push(line(&mut model, &golden, what, &batches, chunk, layout, tolerance)?);
+    for way in ways {
+        lines.push(line(&mut model, &golden, &way, tolerance)?);
     }
     Ok(lines)
 }
 
-fn line(
-    model: &mut Model,
-    golden: &Golden,
-    what: &str,
-    batches: &[Vec<usize>],
+/// How the prompts are run.
+struct Way {
+    what: &'static str,
+    /// Prompts (by index) that run together.
+    batches: Vec<Vec<usize>>,
+    /// Tokens of a prompt in one step; None: all.
     chunk: Option<usize>,
     layout: Layout,
-    tolerance: f32,
-) -> Result<Line, EngineError> {
+}
+
+fn line(model: &mut Model, golden: &Golden, way: &Way, tolerance: f32) -> Result<Line, EngineError> {
     let (mut error, mut equal, mut wrong) = (0f32, 0, None);
-    for batch in batches {
+    for batch in &way.batches {
         let prompts: Vec<&Prompt> = batch.iter().map(|i| &golden.prompts[*i]).collect();
-        for (p, out) in prompts.iter().zip(play(model, &prompts, chunk, layout)?) {
+        for (p, out) in prompts.iter().zip(play(model, &prompts, way.chunk, way.layout)?) {
             let e = p.error(&out.logits);
             // NaN must not pass for a small error.
             error = if e.is_nan() { f32::INFINITY } else { error.max(e) };
@@ -96,5 +99,5 @@ fn line(
             }
         }
     }
-    Ok(Line { what: what.to_owned(), error, tolerance, greedy: wrong.map_or(Ok(equal), Err) })
+    Ok(Line { what: way.what.to_owned(), error, tolerance, greedy: wrong.map_or(Ok(equal), Err) })
 }

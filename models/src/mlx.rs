@@ -1,6 +1,7 @@
 //! The few things about MLX that the rest of the crate should not have to know.
 
 use mlx_rs::{Array, Device, Dtype};
+use std::ffi::CStr;
 
 /// What MLX's operations give.
 pub type Res<T> = Result<T, mlx_rs::error::Exception>;
@@ -86,25 +87,37 @@ fn memory_left_cpu() -> Result<u64, String> {
     kib.map(|k| k * 1024).ok_or_else(|| "/proc/meminfo has no MemAvailable: give a size instead of auto".to_owned())
 }
 
-/// What the device says is usable, less what MLX has of it already.
+/// What CUDA says is free, or what Metal recommends as the most to use, less what MLX has of that already.
 fn memory_left_gpu() -> Result<u64, String> {
-    // Metal's recommendation leaves room for the system; CUDA tells what is free, and how much there is.
-    let keys = [c"max_recommended_working_set_size", c"total_memory", c"memory_size"];
-    let used = mlx_rs::memory::active_memory().map_or(0, |n| n as u64);
+    if let Some(free) = gpu_size(c"free_memory") {
+        return Ok(free);
+    }
+    let most = gpu_size(c"max_recommended_working_set_size").ok_or("MLX does not say how much memory the GPU has: give a size instead of auto")?;
+    let used = mlx_rs::memory::active_memory().map_err(|e| e.what().to_owned())? as u64;
+    Ok(most.saturating_sub(used))
+}
+
+/// One number that MLX knows of the GPU, if this backend has it.
+fn gpu_size(key: &CStr) -> Option<u64> {
+    let (mut there, mut value) = (false, 0usize);
     // SAFETY: every handle is made and freed here, and the out pointers outlive the calls that write them.
-    let total = unsafe {
+    unsafe {
         let gpu = mlx_sys::mlx_device_new_type(mlx_sys::mlx_device_type__MLX_GPU, 0);
         let mut info = mlx_sys::mlx_device_info_new();
-        mlx_sys::mlx_device_info_get(&raw mut info, gpu);
-        let found = keys.iter().find_map(|key| {
-            let (mut there, mut value) = (false, 0usize);
-            mlx_sys::mlx_device_info_has_key(&raw mut there, info, key.as_ptr());
-            (there && mlx_sys::mlx_device_info_get_size(&raw mut value, info, key.as_ptr()) == 0).then_some(value as u64)
-        });
+        let got = mlx_sys::mlx_device_info_get(&raw mut info, gpu) == 0
+            && mlx_sys::mlx_device_info_has_key(&raw mut there, info, key.as_ptr()) == 0
+            && there
+            && mlx_sys::mlx_device_info_get_size(&raw mut value, info, key.as_ptr()) == 0;
         mlx_sys::mlx_device_info_free(info);
         mlx_sys::mlx_device_free(gpu);
-        found
-    };
-    let total = total.ok_or("MLX does not say how much memory the GPU has: give a size instead of auto")?;
-    Ok(total.saturating_sub(used))
+        got.then_some(value as u64)
+    }
+}
+
+/// MLX is for one thread at a time, and tests run on many.
+#[cfg(test)]
+pub(crate) fn turn() -> std::sync::MutexGuard<'static, ()> {
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    // A test that failed while it held the turn has not harmed it.
+    TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
 //! The worker loop: the one thread that owns the engine launches steps as they come and finishes them in order.
 
 use crate::engine::{Engine, EngineError, Memory};
-use crossbeam::channel::{Receiver, RecvTimeoutError, TryRecvError};
+use crossbeam::channel::Receiver;
 use kv::{Step, StepDone};
 use std::time::Duration;
 
@@ -41,14 +41,9 @@ fn serve(engine: &mut dyn Engine, steps: &Receiver<Step>, out: &impl Fn(FromWork
                 Err(_) => return Ok(()),
             },
             IN_FLIGHT_MAX.. => None,
-            _ if just_done => match steps.recv_timeout(NEXT_STEP_WAIT) {
-                Ok(step) => Some(step),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-            },
-            _ => match steps.try_recv() {
-                Ok(step) => Some(step),
-                Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-            },
+            _ if just_done => steps.recv_timeout(NEXT_STEP_WAIT).ok(),
+            // Empty or disconnected: either way there is a step to finish first.
+            _ => steps.try_recv().ok(),
         };
         just_done = next.is_none();
         match next {

@@ -2,6 +2,8 @@
 //!
 //! Needs the default model, which `make model` fetches.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use common::{Row, Runner, golden};
@@ -16,7 +18,7 @@ const FIRST_LOGITS: f32 = 1e-3;
 fn greedy_answers_are_the_oracles_solo() {
     let mut runner = Runner::default_model();
     for g in golden() {
-        let out = runner.greedy(&[g.prompt_ids.clone()], g.out.len());
+        let out = runner.greedy(std::slice::from_ref(&g.prompt_ids), g.out.len());
         g.assert_answer(&out[0], GAP, "solo");
     }
 }
@@ -36,7 +38,7 @@ fn greedy_answers_are_the_oracles_in_one_batch() {
 fn first_logits_are_the_oracles() {
     let mut runner = Runner::default_model();
     for g in golden() {
-        let logits = runner.feed(&mut [Row::new(1, 0)], &[g.prompt_ids.clone()]).remove(0);
+        let logits = runner.feed(&mut [Row::new(1, 0)], std::slice::from_ref(&g.prompt_ids)).remove(0);
         for (id, want) in g.first.ids.iter().zip(&g.first.logits) {
             let got = logits[*id as usize];
             assert!((got - want).abs() <= FIRST_LOGITS, "{:?}: logit of {id} is {got}, recorded {want}", g.text);

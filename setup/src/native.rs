@@ -4,7 +4,7 @@
 //! reference BLAS) and `cargo.toml`, which `.cargo/config.toml` includes and which replaces mlx-sys's build script.
 
 use crate::run::{Outcome, fresh_dir, make_dir, need, run, say, write};
-use crate::wheels::{LIBCLANG, MLX_CPU, MLX_CUDA13, OPENBLAS, Wheel, find};
+use crate::wheels::{CUDA13, LIBCLANG, MLX_CPU, MLX_CUDA13, OPENBLAS, Wheel, find};
 use crate::{bindings, blas, mlxc};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -34,6 +34,11 @@ pub(crate) fn lay() -> Outcome<()> {
     let work = native.join("work");
     for wheel in [backend, &OPENBLAS, &LIBCLANG] {
         wheel.unpack(&work.join("wheels"))?;
+    }
+    if backend.name == MLX_CUDA13.name {
+        say("CUDA 13's own libraries follow: about 1.5 GB, once a machine");
+        // libmlx.so looks for them in `nvidia/` two folders above itself, which is here.
+        CUDA13.iter().try_for_each(|wheel| wheel.unpack(&native))?;
     }
     let wheels = work.join("wheels");
     let mlx_c = mlx_c_sources(&root)?;

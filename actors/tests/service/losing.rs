@@ -76,9 +76,13 @@ async fn a_model_that_keeps_dying_is_unavailable_with_its_reason() {
 #[actix::test]
 async fn a_step_over_its_deadline_is_a_hung_model() {
     let (let_go, wait) = crossbeam::channel::unbounded::<()>();
+    // Disconnected once the engine is dropped, for it alone holds the sending end then.
+    let (alive, engine_gone) = crossbeam::channel::unbounded::<()>();
+    let alive = std::sync::Mutex::new(Some(alive));
     let opener: Opener = Box::new(move || {
-        let wait = wait.clone();
+        let (wait, alive) = (wait.clone(), alive.lock().unwrap().take());
         Ok(Box::new(Watched::new(shape(64)).on_done(move |_| {
+            let _held = &alive;
             wait.recv().ok();
         })))
     });
@@ -88,8 +92,12 @@ async fn a_step_over_its_deadline_is_a_hung_model() {
     let Err(Failure::Unavailable { message, .. }) = got else { panic!("{got:?}") };
     assert!(message.contains("step 1"), "{message}");
     assert!(matches!(service.ready(), Err(Failure::Unavailable { .. })));
-    // Ends the hung thread.
+    // The hung thread wakes up: what it has to say belongs to a life that is over.
     drop(let_go);
+    assert_eq!(engine_gone.recv_timeout(Duration::from_secs(20)), Err(crossbeam::channel::RecvTimeoutError::Disconnected));
+    patiently(service.drain(Duration::from_secs(20))).await;
+    patiently(service.watch().wait_for(|s| s.draining)).await.unwrap();
+    assert_eq!(service.stats().steps, 0);
 }
 
 #[actix::test]

@@ -10,6 +10,7 @@ use models::text::Text;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::pin::pin;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -59,6 +60,15 @@ impl Server {
 
     /// With numbers of one's own.
     pub fn with(options: Options, change: impl FnOnce(&mut ServeOptions)) -> Server {
+        Server::spawn(options, change, false)
+    }
+
+    /// Runs until the process gets a signal, and listens for signals already.
+    pub fn until_signal() -> Server {
+        Server::spawn(Options::default(), |o| o.drain_timeout = PATIENCE, true)
+    }
+
+    fn spawn(options: Options, change: impl FnOnce(&mut ServeOptions), by_signal: bool) -> Server {
         let mut serve = ServeOptions { port: 0, workers: 2, ..ServeOptions::default() };
         change(&mut serve);
         let (send, receive) = mpsc::channel();
@@ -69,7 +79,14 @@ impl Server {
                 let opener = move || Ok(Box::new(Synthetic::new(shape.clone())) as Box<dyn models::engine::Engine>);
                 let service = actors::start(Box::new(opener), options, Arc::new(text())).unwrap();
                 let running: Running = api::serve(service.clone(), serve).unwrap();
-                send.send((running.addrs()[0], service)).unwrap();
+                let hello = (running.addrs()[0], service);
+                if by_signal {
+                    let mut serving = pin!(running.until_signal());
+                    assert!(futures_util::poll!(serving.as_mut()).is_pending());
+                    send.send(hello).unwrap();
+                    return serving.await.unwrap();
+                }
+                send.send(hello).unwrap();
                 // Either a word to stop, or the test is gone.
                 let _ = stopped.await;
                 running.shut_down().await.unwrap();
@@ -93,6 +110,11 @@ impl Server {
         }
     }
 
+    /// Waits for the end that something else brought about.
+    pub fn ended(mut self) {
+        self.thread.take().unwrap().join().unwrap();
+    }
+
     /// Waits until no row runs or waits and every block is free or a cached prefix.
     pub fn wait_idle(&self) {
         self.wait("no row is left", |s| s.running == 0 && s.waiting == 0 && s.kv.rows_bytes == 0 && s.kv.held_bytes == 0);
@@ -114,9 +136,10 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.begin_stop();
-        let ended = self.thread.take().map(|t| t.join());
-        if !std::thread::panicking() {
-            ended.unwrap().unwrap();
+        if let Some(ended) = self.thread.take().map(|t| t.join())
+            && !std::thread::panicking()
+        {
+            ended.unwrap();
         }
     }
 }

@@ -47,13 +47,7 @@ impl Server {
                 }
             });
         });
-        Server {
-            url: format!("http://{address}"),
-            address,
-            closing,
-            asked,
-            accepting: Some(accepting),
-        }
+        Server { url: format!("http://{address}"), address, closing, asked, accepting: Some(accepting) }
     }
 
     /// Every request so far, in the order of arrival.
@@ -86,48 +80,28 @@ fn read(stream: &TcpStream) -> Asked {
         }
         head.push(line.trim().to_owned());
     }
-    let length = head.iter().find_map(|h| {
-        h.to_lowercase()
-            .strip_prefix("content-length: ")
-            .map(|n| n.parse().unwrap())
-    });
+    let length = head.iter().find_map(|h| h.to_lowercase().strip_prefix("content-length: ").map(|n| n.parse().unwrap()));
     let mut body = vec![0; length.unwrap_or(0)];
     reader.read_exact(&mut body).unwrap();
-    let body = if body.is_empty() {
-        serde_json::Value::Null
-    } else {
-        serde_json::from_slice(&body).unwrap()
-    };
-    Asked {
-        path: head[0].split(' ').nth(1).unwrap().to_owned(),
-        head,
-        body,
-    }
+    let body = if body.is_empty() { serde_json::Value::Null } else { serde_json::from_slice(&body).unwrap() };
+    Asked { path: head[0].split(' ').nth(1).unwrap().to_owned(), head, body }
 }
 
 /// A whole answer that is no stream.
 pub(crate) fn plain(stream: &mut TcpStream, status: &str, body: &str) {
-    write!(
-        stream,
-        "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
-        body.len()
-    )
-    .unwrap();
+    write!(stream, "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len()).unwrap();
 }
 
 /// The head of a stream in chunked transfer coding.
 pub(crate) fn begin(stream: &mut TcpStream) {
-    let head =
-        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     stream.write_all(head.as_bytes()).unwrap();
 }
 
 /// One piece in chunked transfer coding, in one write: a client that leaves on reading it must not fail the rest of it.
 pub(crate) fn chunked(stream: &mut TcpStream, part: &[u8]) {
     let size = format!("{:x}\r\n", part.len());
-    stream
-        .write_all(&[size.as_bytes(), part, b"\r\n"].concat())
-        .unwrap();
+    stream.write_all(&[size.as_bytes(), part, b"\r\n"].concat()).unwrap();
 }
 
 pub(crate) fn end(stream: &mut TcpStream) {
@@ -140,9 +114,7 @@ pub(crate) fn wait_until_closed(stream: &mut TcpStream) {
 
 /// The event of one piece of text.
 pub(crate) fn chunk(text: &str) -> String {
-    format!(
-        "data: {{\"choices\":[{{\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":null}}]}}\n\n"
-    )
+    format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":null}}]}}\n\n")
 }
 
 pub(crate) fn finish(reason: &str) -> String {
@@ -151,7 +123,5 @@ pub(crate) fn finish(reason: &str) -> String {
 
 /// The event with the usage, whose choices are empty.
 pub(crate) fn usage(prompt_tokens: u32, completion_tokens: u32) -> String {
-    format!(
-        "data: {{\"choices\":[],\"usage\":{{\"prompt_tokens\":{prompt_tokens},\"completion_tokens\":{completion_tokens}}}}}\n\n"
-    )
+    format!("data: {{\"choices\":[],\"usage\":{{\"prompt_tokens\":{prompt_tokens},\"completion_tokens\":{completion_tokens}}}}}\n\n")
 }

@@ -74,6 +74,7 @@ mod tests {
     /// Every width and group that MLX can unpack gives MLX's own bits, in each type of scales.
     #[test]
     fn widens_to_the_bits_that_mlx_gives() {
+        let _turn = crate::mlx::turn();
         let w: Vec<f32> = (0..4 * 256).map(|i| ((i * 7919 % 1009) as f32 / 504.0 - 1.0) * if i % 97 == 0 { 5.0 } else { 1.0 }).collect();
         for float in [Float::F32, Float::F16, Float::BF16] {
             let dense = Array::from_slice(&w, &[4, 256]).as_dtype(float.mlx()).unwrap();

@@ -106,7 +106,7 @@ impl SafetensorsFolder {
         Ok(buf)
     }
 
-    fn matrix<'a>(&self, path: &str, leaf: &str, place: &'a Place) -> Result<(usize, usize), EngineError> {
+    fn matrix(&self, path: &str, leaf: &str, place: &Place) -> Result<(usize, usize), EngineError> {
         match place.shape[..] {
             [rows, cols] => Ok((rows, cols)),
             _ => Err(self.bad(path, leaf, &format!("has shape {:?}: a matrix is needed", place.shape))),

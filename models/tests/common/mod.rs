@@ -1,5 +1,7 @@
 //! What tests of real models share: the recordings, and a small driver of steps over the model.
 
+#![allow(unreachable_pub, clippy::unwrap_used)]
+
 use kv::step::BLOCK_TOKENS;
 use kv::{BlockId, Input, SeqId, Step, StepId, StepRow};
 use models::mlx::DeviceChoice;
@@ -7,6 +9,7 @@ use models::mlx_engine::{OpenOptions, Opened};
 use models::model::Model;
 use serde::Deserialize;
 use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// One record of `oracle/golden.py`.
 #[derive(Debug, Deserialize)]
@@ -64,17 +67,23 @@ impl Row {
     }
 }
 
+/// MLX is for one thread at a time, and tests run on many.
+static MLX: Mutex<()> = Mutex::new(());
+
 pub struct Runner {
     model: Model,
     steps: u64,
+    _turn: MutexGuard<'static, ()>,
 }
 
 impl Runner {
     pub fn default_model() -> Runner {
+        // A test that failed while it held the turn has not harmed it.
+        let turn = MLX.lock().unwrap_or_else(PoisonError::into_inner);
         let options = OpenOptions { path: default_model(), name: None, device: DeviceChoice::Cpu, dtype: None };
         let mut model = Opened::open(&options).unwrap().into_model();
         model.make_pool(200).unwrap();
-        Runner { model, steps: 0 }
+        Runner { model, steps: 0, _turn: turn }
     }
 
     /// Feeds tokens to rows in one step; gives each row's logits at its last token, in the order of `rows`.

@@ -1,0 +1,53 @@
+# Everything a newcomer needs: `make serve` and `make test`. Each sets up what it needs first, and does nothing twice.
+# MLX_BACKEND=cuda13 takes MLX for NVIDIA GPUs; COXSWAIN_HOME moves downloads and models (default ~/.cache/coxswain).
+
+SHELL := /bin/bash
+BINARY := target/release/coxswain
+# Set-up is built before MLX is in place and after: without the flags that MLX's place adds, it is one and the same build.
+SETUP := RUSTFLAGS= cargo run --quiet --locked --package setup --
+
+.PHONY: serve test build model native check lint bench oracle clean help
+
+help: ## What there is to make
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+serve: build model ## Build, fetch the default model, serve it on 127.0.0.1:8080 (ARGS adds options)
+	exec $(BINARY) serve $(ARGS)
+
+build: native ## target/release/coxswain
+	@[ -x $(BINARY) ] || echo "make: building coxswain (the first time takes some minutes)"
+	cargo build --release --locked --quiet --package coxswain
+
+model: need ## The default model, SmolLM2-135M-Instruct, under ~/.cache/coxswain/models
+	@$(SETUP) model
+
+native: need ## MLX, where Cargo finds it (Linux; nothing to do on macOS)
+	@[ -x target/debug/setup ] || echo "make: building the set-up step"
+	@$(SETUP) native
+
+test: native model ## Every test
+	@echo "make: building and running the tests (the first time takes some minutes)"
+	cargo test --workspace --locked --no-fail-fast
+
+check: native model ## What CI holds a change to: fmt, clippy, tests, licences and advisories, unused dependencies
+	cargo fmt --all -- --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	$(MAKE) test
+	$(MAKE) lint
+
+lint: ## cargo-deny and cargo-machete, where they are installed
+	@if command -v cargo-deny >/dev/null; then cargo deny --all-features check licenses bans sources; else echo "make: cargo-deny is not installed (cargo install --locked cargo-deny): skipped"; fi
+	@if command -v cargo-machete >/dev/null; then cargo machete; else echo "make: cargo-machete is not installed (cargo install --locked cargo-machete): skipped"; fi
+
+bench: build model ## coxswain against mlx-lm's own server on this machine, at 1, 8 and 16 clients
+	bench/run.sh $(BINARY) $(ARGS)
+
+oracle: ## The Python environment that makes goldens: mlx-lm, pinned
+	oracle/setup.sh
+
+clean: ## Forget builds, MLX and the Python environment (not the models)
+	rm -rf target native .venv
+
+.PHONY: need
+need:
+	@command -v cargo >/dev/null || { echo "make: cargo is missing: install Rust 1.95 or later (rustup, or your distribution's package)"; exit 2; }

@@ -1,0 +1,89 @@
+//! Time of a decode step at a fixed context, the engine's own loop without HTTP: medians, tokens a second, peak memory.
+//!
+//! usage: decode MODEL [cpu|gpu|auto] [ROWS,…] [CONTEXT] [STEPS]        for example: decode ~/model gpu 1,8,32 512 30
+
+use kv::step::BLOCK_TOKENS;
+use kv::{BlockId, Draw, Input, Sampling, SeqId, Step, StepId, StepRow};
+use models::engine::{Engine, EngineError};
+use models::mlx::DeviceChoice;
+use models::mlx_engine::{MlxEngine, OpenOptions, Opened};
+use std::time::Instant;
+
+const CHUNK: u32 = 512;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let arg = |i: usize, default: &str| args.get(i).cloned().unwrap_or_else(|| default.to_owned());
+    let device = match arg(1, "auto").as_str() {
+        "cpu" => DeviceChoice::Cpu,
+        "gpu" => DeviceChoice::Gpu,
+        _ => DeviceChoice::Auto,
+    };
+    let rows: Vec<u32> = arg(2, "1,8,16").split(',').map(str::parse).collect::<Result<_, _>>()?;
+    let (context, steps): (u32, u32) = (arg(3, "512").parse()?, arg(4, "30").parse()?);
+    let path = args.first().ok_or("usage: decode MODEL [cpu|gpu|auto] [ROWS,…] [CONTEXT] [STEPS]")?.into();
+    let began = Instant::now();
+    let opened = Opened::open(&OpenOptions { path, name: None, device, dtype: None })?;
+    println!("loaded {:.1} GB in {:.1} s", opened.weight_bytes() as f64 / 1e9, began.elapsed().as_secs_f64());
+    let most = rows.iter().max().copied().unwrap_or(1);
+    let blocks = most * (context + steps + 1).div_ceil(BLOCK_TOKENS);
+    let mut bench = Bench { engine: opened.into_engine(blocks, context + steps + 1)?, per_row: blocks / most, id: 0 };
+    for n in rows {
+        let ms = bench.decode(n, context, steps)?;
+        let peak = bench.engine.memory().peak as f64 / 1e9;
+        println!("rows {n:3}  context {context}  {ms:8.2} ms a step  {:8.1} tok/s  peak {peak:.1} GB", f64::from(n) * 1e3 / ms);
+    }
+    Ok(())
+}
+
+struct Bench {
+    engine: MlxEngine,
+    per_row: u32,
+    id: u64,
+}
+
+impl Bench {
+    /// Median milliseconds of a step of `rows` rows, two steps in flight as in service.
+    fn decode(&mut self, rows: u32, context: u32, steps: u32) -> Result<f64, EngineError> {
+        for start in (0..context).step_by(CHUNK as usize) {
+            for row in 0..rows {
+                let count = CHUNK.min(context - start);
+                let ids = (start..start + count).map(|i| 100 + (i * 7919 + row * 104_729) % 30_000).collect();
+                let last = start + count == context;
+                self.launch(vec![self.row(row, Input::Tokens(ids), start, last.then_some(0))])?;
+                self.engine.finish()?;
+            }
+        }
+        let first = (0..rows).map(|row| self.row(row, Input::Tokens(vec![7 + row]), context, Some(1))).collect();
+        self.launch(first)?;
+        let mut times = Vec::new();
+        let mut last = Instant::now();
+        for n in 1..steps {
+            let next = (0..rows).map(|row| self.row(row, Input::FromPrevious, context + n, Some(n + 1))).collect();
+            self.launch(next)?;
+            self.engine.finish()?;
+            times.push(last.elapsed().as_secs_f64() * 1e3);
+            last = Instant::now();
+        }
+        self.engine.finish()?;
+        times.sort_by(f64::total_cmp);
+        Ok(times[times.len() / 2])
+    }
+
+    fn launch(&mut self, rows: Vec<StepRow>) -> Result<(), EngineError> {
+        self.id += 1;
+        self.engine.launch(&Step { id: StepId(self.id), copies: Vec::new(), rows })
+    }
+
+    fn row(&self, row: u32, input: Input, start: u32, draw: Option<u32>) -> StepRow {
+        let blocks = (start + input.count()).div_ceil(BLOCK_TOKENS);
+        let sampling = Sampling { temperature: 0.0, top_p: 1.0, top_k: 0, min_p: 0.0, seed: 0 };
+        StepRow {
+            seq: SeqId(row.into()),
+            input,
+            start,
+            table: (0..blocks).map(|b| BlockId(1 + row * self.per_row + b)).collect(),
+            draw: draw.map(|index| Draw { sampling, index, banned: Vec::new() }),
+        }
+    }
+}
