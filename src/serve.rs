@@ -59,19 +59,20 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), String> {
     let guard = logging::start(args.log_format)?;
     let path = model::path(args.model.as_deref())?;
-    tracing::info!("loading {}", path.display());
-    let text = model::text(&path)?;
-    let service = actors::start(opener(args, path), options(args), Arc::new(text)).map_err(|e| e.to_string())?;
-    let serve = ServeOptions {
+    let bound = api::bind(ServeOptions {
         host: args.host.clone(),
         port: args.port,
         open: args.open,
         drain_timeout: Duration::from_secs(args.drain_timeout),
         ..ServeOptions::default()
-    };
+    })
+    .map_err(|e| e.to_string())?;
+    tracing::info!("loading {}", path.display());
+    let text = model::text(&path)?;
+    let service = actors::start(opener(args, path), options(args), Arc::new(text)).map_err(|e| e.to_string())?;
     let served = actix_web::rt::System::new().block_on(async move {
         let card = service.card().clone();
-        let running = api::serve(service, serve).map_err(|e| e.to_string())?.catch_signals().map_err(|e| format!("signals cannot be caught: {e}"))?;
+        let running = bound.serve(service).map_err(|e| e.to_string())?.catch_signals().map_err(|e| format!("signals cannot be caught: {e}"))?;
         for addr in running.addrs() {
             tracing::info!("serving {} on http://{addr} ({} positions)", card.id, card.context_length);
         }

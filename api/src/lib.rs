@@ -18,4 +18,4 @@ mod tokens;
 mod wire;
 
 pub use routes::app;
-pub use server::{Running, ServeError, ServeOptions, serve};
+pub use server::{Bound, Running, ServeError, ServeOptions, bind, serve};

@@ -69,34 +69,52 @@ pub struct Running {
     signals: Option<Signals>,
 }
 
-/// Binds, then serves in the background. Must be called inside an actix system.
+/// Addresses that are ours: bound before a model is loaded, so that one which is taken is told at once. Clients that come now wait.
+pub struct Bound {
+    listeners: Vec<TcpListener>,
+    options: ServeOptions,
+}
+
+/// Binds every address of the host.
 ///
 /// # Errors
-/// Nothing is served if any address of `host` is in use, or if none can be listened on.
+/// If any is in use, if none can be listened on, or if one is not loopback and `open` was not said.
+pub fn bind(options: ServeOptions) -> Result<Bound, ServeError> {
+    Ok(Bound { listeners: listen(&options)?, options })
+}
+
+/// Binds and serves: [`bind`], then [`Bound::serve`].
 pub fn serve(service: Service, options: ServeOptions) -> Result<Running, ServeError> {
-    let listeners = bind(&options)?;
-    let addrs = listeners.iter().map(|l| l.local_addr()).collect::<Result<_, _>>().map_err(ServeError::Start)?;
-    let configure = app(service.clone(), options.body_limit_bytes);
-    // A client that closes has left: without this a connection that is half closed would be served to its end. Signals are ours,
-    // because a drain comes before the stop.
-    let mut server = HttpServer::new(move || App::new().configure(configure.clone()))
-        .workers(options.workers.max(1))
-        .disable_signals()
-        .h1_allow_half_closed(false)
-        .tcp_nodelay(true)
-        .keep_alive(KEEP_ALIVE)
-        .client_request_timeout(HEAD_TIMEOUT)
-        .shutdown_timeout(FLUSH_S);
-    for listener in listeners {
-        server = server.listen(listener).map_err(ServeError::Start)?;
+    bind(options)?.serve(service)
+}
+
+impl Bound {
+    /// Serves in the background. Must be called inside an actix system.
+    pub fn serve(self, service: Service) -> Result<Running, ServeError> {
+        let Bound { listeners, options } = self;
+        let addrs = listeners.iter().map(|l| l.local_addr()).collect::<Result<_, _>>().map_err(ServeError::Start)?;
+        let configure = app(service.clone(), options.body_limit_bytes);
+        // A client that closes has left: without this a connection that is half closed would be served to its end. Signals are ours,
+        // because a drain comes before the stop.
+        let mut server = HttpServer::new(move || App::new().configure(configure.clone()))
+            .workers(options.workers.max(1))
+            .disable_signals()
+            .h1_allow_half_closed(false)
+            .tcp_nodelay(true)
+            .keep_alive(KEEP_ALIVE)
+            .client_request_timeout(HEAD_TIMEOUT)
+            .shutdown_timeout(FLUSH_S);
+        for listener in listeners {
+            server = server.listen(listener).map_err(ServeError::Start)?;
+        }
+        let server = server.run();
+        let handle = server.handle();
+        Ok(Running { addrs, handle, task: actix_web::rt::spawn(server), service, drain_timeout: options.drain_timeout, signals: None })
     }
-    let server = server.run();
-    let handle = server.handle();
-    Ok(Running { addrs, handle, task: actix_web::rt::spawn(server), service, drain_timeout: options.drain_timeout, signals: None })
 }
 
 /// Listens on every address of the host. A name may stand for an address family that the machine lacks: one is enough.
-fn bind(options: &ServeOptions) -> Result<Vec<TcpListener>, ServeError> {
+fn listen(options: &ServeOptions) -> Result<Vec<TcpListener>, ServeError> {
     let host = |reason| ServeError::Host { host: options.host.clone(), reason };
     let addrs: Vec<SocketAddr> = (options.host.as_str(), options.port).to_socket_addrs().map_err(host)?.collect();
     if let Some(addr) = addrs.iter().find(|a| !a.ip().to_canonical().is_loopback())
