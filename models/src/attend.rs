@@ -48,8 +48,7 @@ struct Group {
 #[derive(Debug)]
 struct ChunkRows {
     at: Chunk,
-    /// None: all keys are in this step.
-    keys: Option<Array>,
+    keys: Array,
 }
 
 fn indices(v: &[u32], shape: &[i32]) -> Array {
@@ -67,7 +66,7 @@ impl Rows {
             });
             Group { keys: indices(&g.slots, &[g.slots.len() as i32]), mask, at: g.clone() }
         };
-        let chunk = |c: &Chunk| ChunkRows { keys: (!c.slots.is_empty()).then(|| indices(&c.slots, &[c.slots.len() as i32])), at: c.clone() };
+        let chunk = |c: &Chunk| ChunkRows { keys: indices(&c.slots, &[c.slots.len() as i32]), at: c.clone() };
         Rows { slots: indices(&p.slots, &[p.slots.len() as i32]), groups: p.decode.iter().map(group).collect(), chunks: p.chunks.iter().map(chunk).collect() }
     }
 }
@@ -115,7 +114,7 @@ impl Pool {
             out.push(self.decode(layer, q, g, window)?);
         }
         for c in &rows.chunks {
-            out.push(self.chunk(layer, q, k, v, c, window)?);
+            out.push(self.chunk(layer, q, c, window)?);
         }
         if out.len() == 1 { Ok(out.remove(0)) } else { ops::concatenate(&out, 0) }
     }
@@ -139,33 +138,27 @@ impl Pool {
         out.reshape(&[rows, s.heads * s.head_dim])
     }
 
-    /// A row's chunk against its own prefix, causally.
-    fn chunk(&self, layer: usize, q: &Array, k: &Array, v: &Array, c: &ChunkRows, window: Option<usize>) -> Res<Array> {
+    /// A row's chunk against its own prefix, causally. Its own keys are gathered too, even where nothing stands before them: so
+    /// that whatever a step writes is needed by what it returns, and is evaluated with it.
+    fn chunk(&self, layer: usize, q: &Array, c: &ChunkRows, window: Option<usize>) -> Res<Array> {
         let (first, count) = (c.at.first as i32, c.at.count as i32);
         let s = &self.shape;
-        let own = |a: &Array, heads: i32| a.index(first..first + count).reshape(&[1, count, heads, s.head_dim])?.transpose_axes(&[0, 2, 1, 3]);
-        let (k, v) = match &c.keys {
-            Some(slots) => (self.gather(&self.k[layer], slots, 1)?, self.gather(&self.v[layer], slots, 1)?),
-            None => (own(k, s.kv_heads)?, own(v, s.kv_heads)?),
-        };
+        let q = q.index(first..first + count).reshape(&[1, count, s.heads, s.head_dim])?.transpose_axes(&[0, 2, 1, 3])?;
+        let (k, v) = (self.gather(&self.k[layer], &c.keys, 1)?, self.gather(&self.v[layer], &c.keys, 1)?);
         let total = (c.at.start + c.at.count) as usize;
         let windowed = window.filter(|w| total > *w).map(|w| chunk_window_mask(c.at.start, c.at.count, w));
         let mask = windowed.as_ref().map_or(Mask::Causal, Mask::Array);
-        let out = scaled_dot_product_attention(&own(q, s.heads)?, &k, &v, self.scale(), Some(mask), None)?;
+        let out = scaled_dot_product_attention(&q, &k, &v, self.scale(), Some(mask), None)?;
         out.transpose_axes(&[0, 2, 1, 3])?.reshape(&[count, s.heads * s.head_dim])
     }
 
     fn scale(&self) -> f32 {
         (self.shape.head_dim as f32).powf(-0.5)
     }
-
-    /// Every array of the pool, for evaluating what a step wrote.
-    pub fn arrays(&self) -> impl Iterator<Item = &Array> {
-        self.k.iter().chain(&self.v)
-    }
 }
 
-/// `pool[slots] = rows`, in place: the old array is given up before the new one is evaluated.
+/// `pool[slots] = rows`, in place: the old array is given up before the new one is evaluated, and the pool is never among the
+/// arrays that an evaluation is asked for, since MLX holds those until all of it is done and would copy them for the next step.
 fn write(pool: &mut Array, slots: &Array, rows: &Array) -> Res<()> {
     let updates = rows.as_dtype(pool.dtype())?.expand_dims(1)?;
     *pool = scatter_single(&*pool, slots, &updates, 0)?;

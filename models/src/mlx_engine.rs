@@ -50,8 +50,9 @@ pub struct MlxEngine {
 struct Flight {
     id: StepId,
     seqs: Vec<SeqId>,
-    /// Tokens and whether their rows' logits were finite; None when nobody draws, and then something to wait for.
+    /// None when nobody draws.
     drawn: Option<sample::Drawn>,
+    /// What was asked for.
     wait: Vec<Array>,
     launched: Instant,
 }
@@ -146,11 +147,13 @@ impl Engine for MlxEngine {
         let passed = self.model.pass(step, previous.as_ref().map(|(tokens, seqs)| (tokens, &seqs[..])))?;
         let (seqs, draws): (Vec<SeqId>, Vec<&Draw>) = step.rows.iter().filter_map(|r| r.draw.as_ref().map(|d| (r.seq, d))).unzip();
         let drawn = if draws.is_empty() { None } else { Some(sample::draw(&self.model.logits(&passed, &passed.packing.last)?, &draws).map_err(failed)?) };
-        // What a step wrote must be evaluated even where no token depends on it: a first chunk attends to its own keys.
-        let outputs = self.model.written().chain(drawn.iter().flat_map(|d| [&d.tokens, &d.finite]));
-        async_eval(outputs).map_err(failed)?;
+        // Hidden states need all that a step wrote: with nobody drawing, they are what there is to wait for.
+        let wait = match &drawn {
+            Some(d) => vec![d.tokens.clone(), d.finite.clone()],
+            None => vec![passed.hidden],
+        };
+        async_eval(&wait).map_err(failed)?;
         self.previous = drawn.as_ref().map(|d| (d.tokens.clone(), seqs.clone()));
-        let wait = if drawn.is_none() { vec![passed.hidden] } else { Vec::new() };
         self.flight.push_back(Flight { id: step.id, seqs, drawn, wait, launched });
         Ok(())
     }
@@ -163,8 +166,6 @@ impl Engine for MlxEngine {
         let results = match &f.drawn {
             None => Vec::new(),
             Some(d) => {
-                d.tokens.eval().map_err(failed)?;
-                d.finite.eval().map_err(failed)?;
                 let each = d.tokens.as_slice::<i32>().iter().zip(d.finite.as_slice::<bool>());
                 let result = |(seq, (token, finite)): (&SeqId, (&i32, &bool))| RowResult {
                     seq: *seq,

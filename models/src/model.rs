@@ -89,11 +89,6 @@ impl Model {
         let pick = || self.family.logits(&take_axis(&passed.hidden, Array::from_slice(at, &[at.len() as i32]), 0)?);
         pick().map_err(failed)
     }
-
-    /// The pool's arrays: a step in which nobody draws must still be evaluated.
-    pub fn written(&self) -> impl Iterator<Item = &Array> {
-        self.pool.arrays()
-    }
 }
 
 fn shape(c: &Config) -> Shape {

@@ -47,7 +47,7 @@ pub struct Chunk {
     pub first: u32,
     pub count: u32,
     pub start: u32,
-    /// Slots of the keys; empty when the chunk is the row's beginning, whose keys are all in this very step.
+    /// Slots of the keys, this chunk's own included.
     pub slots: Vec<u32>,
 }
 
@@ -101,8 +101,7 @@ fn slots(row: &StepRow, positions: std::ops::Range<u32>) -> impl Iterator<Item =
 
 fn chunk(row: &StepRow, first: u32) -> Chunk {
     let count = row.input.count();
-    let keys = if row.start == 0 { Vec::new() } else { slots(row, 0..row.start + count).collect() };
-    Chunk { first, count, start: row.start, slots: keys }
+    Chunk { first, count, start: row.start, slots: slots(row, 0..row.start + count).collect() }
 }
 
 /// Cuts the rows, longest first, wherever the next one would be mostly padding.
@@ -151,7 +150,7 @@ mod tests {
         assert_eq!(p.slots, [4 * 32 + 1, 2 * 32 + 3, 160, 161, 162]);
         assert_eq!(p.decode.len(), 2, "4 keys beside 34 would be mostly padding");
         assert_eq!(p.decode[1], DecodeGroup { first: 1, lengths: vec![4], slots: vec![64, 65, 66, 67] });
-        assert_eq!(p.chunks, [Chunk { first: 2, count: 3, start: 0, slots: vec![] }]);
+        assert_eq!(p.chunks, [Chunk { first: 2, count: 3, start: 0, slots: vec![160, 161, 162] }]);
     }
 
     #[test]
@@ -161,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_chunk_gathers_all_its_keys() {
+    fn a_later_chunk_attends_to_all_before_it() {
         let p = pack(vec![row(1, Input::Tokens(vec![1, 2]), 31, &[6, 2])]).unwrap();
         assert_eq!(p.chunks[0].slots.len(), 33);
         assert_eq!(p.chunks[0].slots[31..], [6 * 32 + 31, 2 * 32]);

@@ -77,7 +77,7 @@ fn step(model: &mut Model, rows: &mut [Row], inputs: Vec<(usize, Vec<u32>)>, id:
     let passed = model.pass(&step, None)?;
     let all: Vec<u32> = (0..passed.packing.positions.len() as u32).collect();
     let logits = model.logits(&passed, &all)?;
-    mlx_rs::transforms::eval(model.written().chain([&logits])).map_err(failed)?;
+    logits.eval().map_err(failed)?;
     let flat = logits.as_slice::<f32>();
     let mut at = 0;
     for &n in &passed.packing.order {

@@ -108,7 +108,7 @@ impl Runner {
             ends[i] = at - 1;
         }
         let logits = self.model.logits(&passed, &ends).unwrap();
-        mlx_rs::transforms::eval(self.model.written().chain([&logits])).unwrap();
+        logits.eval().unwrap();
         for (r, ids) in rows.iter_mut().zip(inputs) {
             r.done += ids.len() as u32;
         }
