@@ -3,7 +3,7 @@
 //! A layer's K and V are each one array `[slots, kv_heads * head_dim]`, a slot being block × 32 + offset, allocated once.
 //! Writing is a scatter that MLX does in place, because the pool's array is held here and nowhere else.
 
-use crate::mlx::Res;
+use crate::mlx::{Place, Res};
 use crate::packing::{Chunk, DecodeGroup, Packing};
 use kv::BlockId;
 use kv::step::BLOCK_TOKENS;
@@ -19,6 +19,7 @@ pub struct Shape {
     pub head_dim: i32,
     /// A layer's window in tokens; one entry a layer.
     pub windows: Vec<Option<usize>>,
+    pub place: Place,
 }
 
 /// K and V of every layer.
@@ -27,7 +28,12 @@ pub struct Pool {
     shape: Shape,
     k: Vec<Array>,
     v: Vec<Array>,
+    /// On the CPU: which K head a head reads, `[1, kv_heads, 1, kv_heads, 1]`, ones on the diagonal.
+    own_head: Option<Array>,
 }
+
+/// K heads up to which decoding on the CPU multiplies all of them at once.
+const HEADS_AT_ONCE: i32 = 4;
 
 /// A step's index arrays, made once and used by every layer.
 #[derive(Debug)]
@@ -81,7 +87,9 @@ impl Pool {
             Ok(a)
         };
         let all = || (0..shape.windows.len()).map(|_| one()).collect::<Res<Vec<Array>>>();
-        Ok(Pool { k: all()?, v: all()?, shape })
+        let at_once = shape.place == Place::Cpu && shape.kv_heads <= HEADS_AT_ONCE;
+        let own_head = if at_once { Some(own_head(shape.kv_heads, dtype)?) } else { None };
+        Ok(Pool { k: all()?, v: all()?, own_head, shape })
     }
 
     /// Copies whole blocks in every layer: copy-on-write.
@@ -125,17 +133,45 @@ impl Pool {
         take_axis(pool, slots, 0)?.reshape(&[rows, length, self.shape.kv_heads, self.shape.head_dim])?.transpose_axes(&[0, 2, 1, 3])
     }
 
-    /// One token a row. The heads that share a K head stand as its queries, so that each K head is one matrix product.
+    /// One token a row.
     fn decode(&self, layer: usize, q: &Array, g: &Group, window: Option<usize>) -> Res<Array> {
         let (rows, first) = (g.at.lengths.len() as i32, g.at.first as i32);
-        let s = &self.shape;
-        let k = self.gather(&self.k[layer], &g.keys, rows)?;
-        let v = self.gather(&self.v[layer], &g.keys, rows)?;
-        let q = q.index(first..first + rows).reshape(&[rows, s.kv_heads, s.heads / s.kv_heads, s.head_dim])?;
+        let q = q.index(first..first + rows);
         let windowed = window.filter(|w| g.at.lengths[0] as usize > *w).map(|w| window_mask(&g.at.lengths, w));
         let mask = windowed.as_ref().or(g.mask.as_ref());
+        match &self.own_head {
+            Some(own) => self.decode_at_once(layer, &q, g, mask, own),
+            None => self.decode_by_head(layer, &q, g, mask),
+        }
+    }
+
+    /// The heads that share a K head stand as its queries, so that each K head is one matrix product.
+    fn decode_by_head(&self, layer: usize, q: &Array, g: &Group, mask: Option<&Array>) -> Res<Array> {
+        let s = &self.shape;
+        let rows = q.dim(0);
+        let k = self.gather(&self.k[layer], &g.keys, rows)?;
+        let v = self.gather(&self.v[layer], &g.keys, rows)?;
+        let q = q.reshape(&[rows, s.kv_heads, s.heads / s.kv_heads, s.head_dim])?;
         let out = scaled_dot_product_attention(&q, &k, &v, self.scale(), mask.map(Mask::Array), None)?;
         out.reshape(&[rows, s.heads * s.head_dim])
+    }
+
+    /// All K heads of a row in one matrix product: each query stands in its own head's columns, among zeros. The products with
+    /// zeros cost less than the many small products and the copies into head order that they replace (on the CPU, few K heads).
+    fn decode_at_once(&self, layer: usize, q: &Array, g: &Group, mask: Option<&Array>, own: &Array) -> Res<Array> {
+        let s = &self.shape;
+        let (rows, width, share) = (q.dim(0), s.kv_heads * s.head_dim, s.heads / s.kv_heads);
+        let keys = |pool: &Array| take_axis(pool, &g.keys, 0)?.reshape(&[rows, g.at.lengths[0] as i32, width]);
+        let q = q.reshape(&[rows, s.kv_heads, share, 1, s.head_dim])?.multiply(Array::from_f32(self.scale()).as_dtype(q.dtype())?)?;
+        let q = q.multiply(own)?.reshape(&[rows, s.heads, width])?;
+        let mut scores = ops::matmul(&q, keys(&self.k[layer])?.transpose_axes(&[0, 2, 1])?)?;
+        if let Some(mask) = mask {
+            let never = Array::from_f32(f32::NEG_INFINITY).as_dtype(scores.dtype())?;
+            scores = ops::select(mask.squeeze_axes(&[1])?, &scores, never)?;
+        }
+        let all = ops::matmul(ops::softmax_axis(&scores, -1, true)?, keys(&self.v[layer])?)?;
+        let all = all.reshape(&[rows, s.kv_heads, share, s.kv_heads, s.head_dim])?;
+        all.multiply(own)?.sum_axis(3, false)?.reshape(&[rows, s.heads * s.head_dim])
     }
 
     /// A row's chunk against its own prefix, causally. Its own keys are gathered too, even where nothing stands before them: so
@@ -163,6 +199,10 @@ fn write(pool: &mut Array, slots: &Array, rows: &Array) -> Res<()> {
     let updates = rows.as_dtype(pool.dtype())?.expand_dims(1)?;
     *pool = scatter_single(&*pool, slots, &updates, 0)?;
     Ok(())
+}
+
+fn own_head(kv_heads: i32, dtype: Dtype) -> Res<Array> {
+    ops::eye::<f32>(kv_heads, None, None)?.reshape(&[1, kv_heads, 1, kv_heads, 1])?.as_dtype(dtype)
 }
 
 /// A query at position p sees keys above p - window (mlx-lm `create_causal_mask`).

@@ -72,7 +72,7 @@ impl Opened {
             let (config, weights) = GgufWeights::open(Arc::new(file))?;
             (config, Box::new(weights))
         };
-        let model = Model::load(config, source.as_ref(), dense)?;
+        let model = Model::load(config, source.as_ref(), dense, place)?;
         Ok(Opened { model, name: o.name.clone().unwrap_or_else(|| name_of(&o.path)), place })
     }
 

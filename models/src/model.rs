@@ -4,7 +4,7 @@ use crate::attend::{Pool, Rows, Shape};
 use crate::config::Config;
 use crate::engine::EngineError;
 use crate::families::Llama;
-use crate::mlx::Res;
+use crate::mlx::{Place, Res};
 use crate::packing::{Packing, Token};
 use crate::rope::Rope;
 use crate::weights::{Loader, Source};
@@ -19,6 +19,7 @@ pub struct Model {
     family: Llama,
     rope: Rope,
     pool: Pool,
+    place: Place,
 }
 
 /// What a pass leaves: hidden states `[T, hidden]` in packed order, and that order.
@@ -30,20 +31,20 @@ pub struct Passed {
 
 impl Model {
     /// Loads the weights; the pool has no block yet.
-    pub fn load(config: Config, source: &dyn Source, dense: Option<crate::weights::Float>) -> Result<Model, EngineError> {
+    pub fn load(config: Config, source: &dyn Source, dense: Option<crate::weights::Float>, place: Place) -> Result<Model, EngineError> {
         let float = match dense {
             Some(f) => f,
             None => Loader::natural_float(source)?,
         };
-        let family = Llama::load(&config, &Loader { source, dense, float })?;
+        let family = Llama::load(&config, &Loader { source, dense, float, place })?;
         let rope = Rope::new(&config.rope, config.head_dim);
-        let pool = Pool::new(shape(&config), 0, family.dtype()).map_err(failed)?;
-        Ok(Model { config, family, rope, pool })
+        let pool = Pool::new(shape(&config, place), 0, family.dtype()).map_err(failed)?;
+        Ok(Model { config, family, rope, pool, place })
     }
 
     /// Allocates the pool for blocks `1..=blocks`.
     pub fn make_pool(&mut self, blocks: u32) -> Result<(), EngineError> {
-        self.pool = Pool::new(shape(&self.config), blocks, self.family.dtype()).map_err(failed)?;
+        self.pool = Pool::new(shape(&self.config, self.place), blocks, self.family.dtype()).map_err(failed)?;
         Ok(())
     }
 
@@ -91,8 +92,8 @@ impl Model {
     }
 }
 
-fn shape(c: &Config) -> Shape {
-    Shape { heads: c.heads as i32, kv_heads: c.kv_heads as i32, head_dim: c.head_dim as i32, windows: c.windows.clone() }
+fn shape(c: &Config, place: Place) -> Shape {
+    Shape { heads: c.heads as i32, kv_heads: c.kv_heads as i32, head_dim: c.head_dim as i32, windows: c.windows.clone(), place }
 }
 
 /// Ids `[T]`: those known here, and those that only the device knows yet.

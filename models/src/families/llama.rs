@@ -5,12 +5,13 @@
 use crate::attend::{Pool, Rows};
 use crate::config::{Config, Family};
 use crate::engine::EngineError;
-use crate::mlx::Res;
+use crate::families::activation::silu;
+use crate::mlx::{Place, Res};
 use crate::rope::Angles;
 use crate::weights::{Embedding, Linear, Loader};
 use mlx_rs::fast::rms_norm;
 use mlx_rs::ops::indexing::{Ellipsis, IndexOp};
-use mlx_rs::{Array, Dtype, nn, ops};
+use mlx_rs::{Array, Dtype, ops};
 
 /// All weights of a model.
 #[derive(Debug)]
@@ -20,6 +21,7 @@ pub struct Llama {
     head_dim: i32,
     intermediate: i32,
     eps: f32,
+    place: Place,
     embed: Embedding,
     layers: Vec<Layer>,
     norm: Array,
@@ -51,6 +53,7 @@ impl Llama {
             head_dim: c.head_dim as i32,
             intermediate: c.intermediate as i32,
             eps: c.norm_eps,
+            place: from.place,
             embed: from.embedding("model.embed_tokens", c.vocab, c.hidden)?,
             layers: (0..c.layers).map(|i| Layer::load(c, from, i)).collect::<Result<_, _>>()?,
             norm: from.norm("model.norm", c.hidden)?,
@@ -114,7 +117,7 @@ impl Llama {
 
     fn mlp(&self, layer: &Layer, x: &Array) -> Res<Array> {
         let both = layer.gate_up.apply(x)?;
-        let gate = nn::silu(both.index((Ellipsis, ..self.intermediate)))?;
+        let gate = silu(&both.index((Ellipsis, ..self.intermediate)), self.place)?;
         layer.down.apply(&gate.multiply(both.index((Ellipsis, self.intermediate..)))?)
     }
 }

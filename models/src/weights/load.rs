@@ -2,7 +2,7 @@
 
 use super::{Described, Float, Form, Source};
 use crate::engine::EngineError;
-use crate::mlx::{self, Res};
+use crate::mlx::{self, Place, Res};
 use mlx_rs::ops::indexing::{TryIndexMutOp, take_axis};
 use mlx_rs::{Array, Dtype, ops};
 use std::ops::Range;
@@ -111,6 +111,7 @@ pub struct Loader<'a> {
     pub dense: Option<Float>,
     /// Type of norms, biases and of what cannot be kept as stored.
     pub float: Float,
+    pub place: Place,
 }
 
 impl Loader<'_> {
