@@ -29,11 +29,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let blocks = most * (context + steps + 1).div_ceil(BLOCK_TOKENS);
     let mut bench = Bench { engine: opened.into_engine(blocks, context + steps + 1)?, per_row: blocks / most, id: 0 };
     for n in rows {
-        let ms = bench.decode(n, context, steps)?;
+        let (ms, launch) = bench.decode(n, context, steps)?;
         let peak = bench.engine.memory().peak as f64 / 1e9;
-        println!("rows {n:3}  context {context}  {ms:8.2} ms a step  {:8.1} tok/s  peak {peak:.1} GB", f64::from(n) * 1e3 / ms);
+        println!("rows {n:3}  context {context}  {ms:8.2} ms a step ({launch:.2} to launch it)  {:8.1} tok/s  peak {peak:.1} GB", f64::from(n) * 1e3 / ms);
     }
     Ok(())
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
 }
 
 struct Bench {
@@ -43,8 +48,8 @@ struct Bench {
 }
 
 impl Bench {
-    /// Median milliseconds of a step of `rows` rows, two steps in flight as in service.
-    fn decode(&mut self, rows: u32, context: u32, steps: u32) -> Result<f64, EngineError> {
+    /// Median milliseconds of a step of `rows` rows, two steps in flight as in service, and of launching it.
+    fn decode(&mut self, rows: u32, context: u32, steps: u32) -> Result<(f64, f64), EngineError> {
         for start in (0..context).step_by(CHUNK as usize) {
             for row in 0..rows {
                 let count = CHUNK.min(context - start);
@@ -56,18 +61,19 @@ impl Bench {
         }
         let first = (0..rows).map(|row| self.row(row, Input::Tokens(vec![7 + row]), context, Some(1))).collect();
         self.launch(first)?;
-        let mut times = Vec::new();
+        let (mut times, mut launches) = (Vec::new(), Vec::new());
         let mut last = Instant::now();
         for n in 1..steps {
             let next = (0..rows).map(|row| self.row(row, Input::FromPrevious, context + n, Some(n + 1))).collect();
+            let began = Instant::now();
             self.launch(next)?;
+            launches.push(began.elapsed().as_secs_f64() * 1e3);
             self.engine.finish()?;
             times.push(last.elapsed().as_secs_f64() * 1e3);
             last = Instant::now();
         }
         self.engine.finish()?;
-        times.sort_by(f64::total_cmp);
-        Ok(times[times.len() / 2])
+        Ok((median(times), median(launches)))
     }
 
     fn launch(&mut self, rows: Vec<StepRow>) -> Result<(), EngineError> {
