@@ -145,13 +145,17 @@ impl Pool {
         }
     }
 
-    /// The heads that share a K head stand as its queries, so that each K head is one matrix product.
+    /// Each K head by itself. On the CPU the heads that share one stand as its queries, so that it is one matrix product; on a GPU
+    /// MLX has a kernel for one query a head, and plans anew for each new length where there are more.
     fn decode_by_head(&self, layer: usize, q: &Array, g: &Group, mask: Option<&Array>) -> Res<Array> {
         let s = &self.shape;
         let rows = q.dim(0);
         let k = self.gather(&self.k[layer], &g.keys, rows)?;
         let v = self.gather(&self.v[layer], &g.keys, rows)?;
-        let q = q.reshape(&[rows, s.kv_heads, s.heads / s.kv_heads, s.head_dim])?;
+        let q = match s.place {
+            Place::Cpu => q.reshape(&[rows, s.kv_heads, s.heads / s.kv_heads, s.head_dim])?,
+            Place::Gpu => q.reshape(&[rows, s.heads, 1, s.head_dim])?,
+        };
         let out = scaled_dot_product_attention(&q, &k, &v, self.scale(), mask.map(Mask::Array), None)?;
         out.reshape(&[rows, s.heads * s.head_dim])
     }
