@@ -204,7 +204,7 @@ mod tests {
     fn binding_is_refused_with_the_address() {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = taken.local_addr().unwrap().port();
-        let at = |host: &str, port| bind(&ServeOptions { host: host.into(), port, ..ServeOptions::default() });
+        let at = |host: &str, port| listen(&ServeOptions { host: host.into(), port, ..ServeOptions::default() });
         let said = at("127.0.0.1", port).unwrap_err().to_string();
         assert!(said.contains(&format!("127.0.0.1:{port} is in use")), "{said}");
         for host in ["0.0.0.0", "::", "192.0.2.1"] {
@@ -215,6 +215,6 @@ mod tests {
             assert!(!at(host, 0).unwrap().is_empty(), "{host}");
         }
         let open = ServeOptions { host: "0.0.0.0".into(), port: 0, open: true, ..ServeOptions::default() };
-        assert_eq!(bind(&open).unwrap().len(), 1);
+        assert_eq!(listen(&open).unwrap().len(), 1);
     }
 }
