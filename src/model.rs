@@ -10,6 +10,9 @@ const DEFAULT: &str = "models/SmolLM2-135M-Instruct.Q4_1.gguf";
 /// The path given, or the default model's.
 pub(crate) fn path(given: Option<&Path>) -> Result<PathBuf, String> {
     if let Some(path) = given {
+        if path.exists() && !path.is_file() && !path.is_dir() {
+            return Err(format!("--model {}: is neither a file nor a folder", path.display()));
+        }
         return if path.exists() { Ok(path.to_owned()) } else { Err(format!("--model {}: there is no such file or folder", path.display())) };
     }
     let path = home()?.join(DEFAULT);

@@ -11,22 +11,44 @@ pub(crate) fn param(prompt: &Prompt) -> &'static str {
     }
 }
 
-/// Bytes of text that must be tokenized: a measure of the work, exact enough to decide where it is done.
+/// What a message weighs beside its text: the template's words around it.
+const MESSAGE_BYTES: usize = 64;
+
+/// Bytes of text that must be rendered and tokenized: a measure of the work, exact enough to decide where it is done.
 pub(crate) fn weight_bytes(prompt: &Prompt) -> usize {
+    let of = |m: &serde_json::Value| MESSAGE_BYTES + m.get("content").and_then(|c| c.as_str()).map_or(0, str::len);
     match prompt {
-        Prompt::Chat { messages, .. } => messages.iter().filter_map(|m| m.get("content")?.as_str()).map(str::len).sum(),
+        Prompt::Chat { messages, kwargs } => messages.iter().map(of).sum::<usize>() + kwargs.values().map(|v| v.to_string().len()).sum::<usize>(),
         Prompt::Text(text) => text.len(),
         Prompt::Ids(_) => 0,
     }
 }
 
-/// The ids that the model is to continue.
-pub(crate) fn ids(text: &Text, prompt: Prompt) -> Result<Vec<u32>, Failure> {
+/// How much a normalizer may shorten a text: NFKC makes one byte of three, and a little more for good measure.
+const SHORTENING_MAX: usize = 4;
+
+/// The ids that the model is to continue. A text that cannot be `context` tokens is refused before it is tokenized: that takes a
+/// hundred times its size in memory, and a client's ten megabytes must not.
+pub(crate) fn ids(text: &Text, prompt: Prompt, context: u32) -> Result<Vec<u32>, Failure> {
     let param = param(&prompt);
+    let bytes_max = (context as usize).saturating_mul(text.longest_token_bytes()).saturating_mul(SHORTENING_MAX);
+    let fits = |rendered: &str| {
+        let message = || format!("the prompt has {} bytes; the model's context holds {context} tokens, which are fewer", rendered.len());
+        if rendered.len() <= bytes_max { Ok(()) } else { Err(Failure::Invalid { param, code: "context_length_exceeded", message: message() }) }
+    };
     let encoded = match prompt {
         Prompt::Ids(ids) => Ok(ids),
-        Prompt::Text(plain) => text.encode(&plain, true),
-        Prompt::Chat { messages, kwargs } => text.render_chat(&messages, &kwargs).and_then(|rendered| text.encode(&rendered, false)),
+        Prompt::Text(plain) => {
+            fits(&plain)?;
+            text.encode(&plain, true)
+        }
+        Prompt::Chat { messages, kwargs } => match text.render_chat(&messages, &kwargs) {
+            Ok(rendered) => {
+                fits(&rendered)?;
+                text.encode(&rendered, false)
+            }
+            Err(error) => Err(error),
+        },
     };
     encoded.map_err(|error| {
         let code = match error {
@@ -36,4 +58,22 @@ pub(crate) fn ids(text: &Text, prompt: Prompt) -> Result<Vec<u32>, Failure> {
         };
         Failure::Invalid { param, code, message: error.to_string() }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_cannot_fit_is_refused_before_it_is_tokenized() {
+        let dir = tempfile::tempdir().unwrap();
+        models::synthetic::text::write_dir(dir.path()).unwrap();
+        let text = Text::from_dir(dir.path()).unwrap();
+        let bytes_max = 64 * text.longest_token_bytes() * SHORTENING_MAX;
+        let refused = ids(&text, Prompt::Text("a".repeat(bytes_max + 1)), 64).unwrap_err();
+        let Failure::Invalid { param, code, message } = refused else { panic!("{refused:?}") };
+        assert_eq!((param, code), ("prompt", "context_length_exceeded"));
+        assert!(message.contains(&format!("{} bytes", bytes_max + 1)), "{message}");
+        assert_eq!(ids(&text, Prompt::Text("a".repeat(64)), 64).unwrap().len(), 64);
+    }
 }

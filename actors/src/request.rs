@@ -19,7 +19,7 @@ use scheduler::{Counts, KeyId, Reason};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Instant;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 /// Texts up to this size are tokenized in place: a few milliseconds at most. Longer ones would stall the other streams of the
 /// same HTTP worker, and go to a thread of the blocking pool.
@@ -38,6 +38,8 @@ pub(crate) struct Desk {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) scheduling: Addr<Scheduling>,
     pub(crate) board: Arc<Board>,
+    /// A permit for each long prompt that is being tokenized.
+    pub(crate) aside: Arc<Semaphore>,
 }
 
 /// From the client's end: it was dropped before the last word.
@@ -348,14 +350,19 @@ impl Actor for Request {
         let inline = prompt::weight_bytes(&prompt) <= INLINE_BYTES_MAX;
         let prepare = move || {
             let param = prompt::param(&prompt);
-            let ids = prompt::ids(&desk.text, prompt)?;
+            let ids = prompt::ids(&desk.text, prompt, desk.bounds.context)?;
             check::check(ids, param, &params, desk.bounds)
         };
         if inline {
             return self.prepared(prepare(), ctx);
         }
-        let aside = tokio::task::spawn_blocking(prepare).into_actor(self);
-        ctx.spawn(aside.map(|outcome, request, ctx| {
+        let turns = Arc::clone(&self.desk.aside);
+        let aside = async move {
+            // The semaphore is never closed; were it, the prompt would be tokenized without a turn.
+            let _turn = turns.acquire().await;
+            tokio::task::spawn_blocking(prepare).await
+        };
+        ctx.spawn(aside.into_actor(self).map(|outcome, request, ctx| {
             let outcome = outcome.unwrap_or_else(|_panic| {
                 let message = "the prompt could not be tokenized".into();
                 Err(Failure::Fault { message })

@@ -25,6 +25,9 @@ const EVENTS_BESIDE_TEXT: usize = 8;
 /// What a client is told while the service shuts down: long enough for another instance to be up.
 const RETRY_WHEN_UNAVAILABLE_S: u32 = 10;
 
+/// Long prompts tokenized at once: each takes memory of many times its size, and a core.
+const ASIDE_MAX: usize = 2;
+
 /// What `/v1/models` shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelCard {
@@ -89,6 +92,7 @@ impl Service {
             metrics: setup.metrics,
             scheduling: setup.scheduling,
             board: Arc::default(),
+            aside: Arc::new(Semaphore::new(ASIDE_MAX)),
         };
         let permits_total = options.batch.max(1).saturating_add(options.queue);
         Service(Arc::new(Inner {
@@ -172,7 +176,7 @@ impl Service {
 
     /// Ids of a prompt as a request with it would have them: what counting endpoints need.
     pub fn tokens(&self, prompt: Prompt) -> Result<Vec<u32>, Failure> {
-        prompt::ids(&self.0.desk.text, prompt)
+        prompt::ids(&self.0.desk.text, prompt, self.0.card.context_length)
     }
 
     /// Text of ids, without special tokens.

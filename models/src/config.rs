@@ -16,6 +16,12 @@ pub enum Family {
 
 const FAMILIES: [(&str, Family); 4] = [("llama", Family::Llama), ("mistral", Family::Llama), ("qwen2", Family::Qwen2), ("qwen3", Family::Qwen3)];
 
+/// Far above any config.json.
+const BYTES_MAX: u64 = 16 << 20;
+
+/// Far above any model; a number of layers is reserved for before the first tensor is looked for.
+const LAYERS_MAX: usize = 10_000;
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     pub family: Family,
@@ -156,6 +162,10 @@ impl Config {
     pub fn from_dir(dir: &Path) -> Result<Config, EngineError> {
         let file = dir.join("config.json");
         let bad = |reason: String| EngineError::Load { file: file.clone(), reason };
+        let meta = std::fs::metadata(&file).map_err(|e| bad(format!("cannot be read: {e}")))?;
+        if !meta.is_file() || meta.len() > BYTES_MAX {
+            return Err(bad(format!("is not a plain file of at most {BYTES_MAX} bytes")));
+        }
         let text = std::fs::read_to_string(&file).map_err(|e| bad(format!("cannot be read: {e}")))?;
         let value: Value = serde_json::from_str(&text).map_err(|e| bad(format!("is not JSON: {e}")))?;
         let map = value.as_object().ok_or_else(|| bad("is not a JSON object".to_owned()))?;
@@ -172,6 +182,9 @@ impl Config {
             return Err(f.bad("hidden_act", &format!("\"{act}\" is not served: silu is")));
         }
         let (hidden, heads, layers) = (f.need("hidden_size")?, f.need("num_attention_heads")?, f.need("num_hidden_layers")?);
+        if layers > LAYERS_MAX {
+            return Err(f.bad("num_hidden_layers", &format!("{layers} is more than {LAYERS_MAX}")));
+        }
         let head_dim = f.count("head_dim")?.unwrap_or(hidden / heads);
         let kv_heads = f.count("num_key_value_heads")?.unwrap_or(heads);
         if heads % kv_heads != 0 {

@@ -39,9 +39,18 @@ impl Golden {
     /// The recording must be of this model's vocabulary and within its context.
     pub fn fits(&self, model: &Model) -> Result<(), EngineError> {
         let bad = |reason: String| EngineError::Load { file: self.file.clone(), reason };
+        if self.prompts.len() < 2 {
+            return Err(bad("has no tensor ids_1: two prompts are needed, so that they can run in one batch".to_owned()));
+        }
         for (i, p) in self.prompts.iter().enumerate() {
             if p.vocab != model.config.vocab {
                 return Err(bad(format!("tensor logits_{i} has {} columns, config.json's vocab_size is {}", p.vocab, model.config.vocab)));
+            }
+            if p.greedy.is_empty() {
+                return Err(bad(format!("tensor greedy_{i} is empty: at least one id is needed")));
+            }
+            if let Some(id) = p.ids.iter().chain(&p.greedy).find(|id| **id as usize >= p.vocab) {
+                return Err(bad(format!("tensor ids_{i} or greedy_{i} holds {id}, which is outside the vocabulary of {}", p.vocab)));
             }
             if p.ids.len() + p.greedy.len() > 512 {
                 return Err(bad(format!("tensor ids_{i} and greedy_{i} have {} positions together: 512 are allowed", p.ids.len() + p.greedy.len())));

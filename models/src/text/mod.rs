@@ -131,6 +131,11 @@ impl Text {
         self.pieces.raw(id)
     }
 
+    /// Bytes of the longest token: no text of more than `n` times as many is `n` tokens (unless a normalizer shortens it).
+    pub fn longest_token_bytes(&self) -> usize {
+        self.pieces.longest()
+    }
+
     /// Whether a token is a special one, which never shows in text.
     pub fn is_special(&self, id: u32) -> bool {
         self.pieces.is_special(id)

@@ -89,6 +89,12 @@ impl Pieces {
         self.role(id) == Role::Special
     }
 
+    /// Bytes of the longest one.
+    pub(super) fn longest(&self) -> usize {
+        let starts = std::iter::once(&0).chain(&self.ends);
+        self.ends.iter().zip(starts).map(|(end, start)| (end - start) as usize).max().unwrap_or(0)
+    }
+
     pub(super) fn raw(&self, id: u32) -> Option<Vec<u8>> {
         (self.role(id) != Role::Unknown).then(|| self.of(id).to_vec())
     }

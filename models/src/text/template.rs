@@ -84,6 +84,8 @@ fn describe(error: &Error) -> String {
 
 fn environment() -> Environment<'static> {
     let mut env = Environment::new();
+    // Instructions that one rendering may take: a thousand messages take some tens of thousands. A template that loops for ever ends here.
+    env.set_fuel(Some(20_000_000));
     env.set_trim_blocks(true);
     env.set_lstrip_blocks(true);
     env.set_keep_trailing_newline(false);

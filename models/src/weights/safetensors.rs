@@ -56,6 +56,10 @@ impl SafetensorsFolder {
     }
 
     fn add(&mut self, path: &Path) -> Result<(), String> {
+        // A pipe would wait for its other end for ever.
+        if !std::fs::metadata(path).map_err(|e| format!("cannot be opened: {e}"))?.is_file() {
+            return Err("is not a plain file".to_owned());
+        }
         let mut file = File::open(path).map_err(|e| format!("cannot be opened: {e}"))?;
         let size = file.metadata().map_err(|e| format!("cannot be read: {e}"))?.len();
         let mut eight = [0u8; 8];
