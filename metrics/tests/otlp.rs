@@ -91,13 +91,6 @@ fn a_malformed_traceparent_starts_a_trace_of_its_own() {
 }
 
 #[test]
-fn without_tracing_a_traceparent_changes_nothing() {
-    let span = tracing::info_span!("chat");
-    traces::adopt(&span, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", None);
-    assert!(span.is_none());
-}
-
-#[test]
 fn tls_is_refused_with_a_reason() {
     let error = traces::to_collector::<tracing_subscriber::Registry>("https://collector:4318").err().unwrap();
     assert!(error.to_string().contains("must start with http://"), "{error}");

@@ -57,6 +57,7 @@ const GROUP_SHARE: f64 = 0.7;
 impl Packing {
     /// Lays a step out. `previous` tells a row's index among the previous step's results.
     pub fn of(step: &Step, previous: impl Fn(&StepRow) -> Option<u32>) -> Result<Packing, String> {
+        step.rows.iter().try_for_each(check)?;
         let mut decode: Vec<usize> = (0..step.rows.len()).filter(|i| step.rows[*i].input.count() == 1).collect();
         decode.sort_by_key(|i| (std::cmp::Reverse(step.rows[*i].start), *i));
         let prefill = (0..step.rows.len()).filter(|i| step.rows[*i].input.count() > 1);
@@ -64,7 +65,6 @@ impl Packing {
         let mut last_of = vec![0; step.rows.len()];
         for i in p.order.clone() {
             let row = &step.rows[i];
-            check(row)?;
             if row.input.count() > 1 {
                 p.chunks.push(chunk(row, p.positions.len() as u32));
             }

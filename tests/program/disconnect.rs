@@ -12,8 +12,8 @@ const WAVE: usize = 16;
 /// Waves at either end of the run whose resident memory is held against each other.
 const ENDS: usize = 4;
 /// The allocators' give and take moves resident memory by up to 10 MB from wave to wave, and a leak is what stays: so it is the
-/// least after the last waves against the most after the first. More than a hundred clients lie between; this is 40 KiB for each.
-const GROWTH_BYTES_MAX: u64 = 4 << 20;
+/// least after the last waves against the most after the first. More than a hundred clients lie between; this is 80 KiB for each.
+const GROWTH_BYTES_MAX: u64 = 8 << 20;
 
 /// More than there is time for before the hang-up.
 fn endless(i: usize) -> Value {
