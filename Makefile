@@ -2,6 +2,8 @@
 # MLX_BACKEND=cuda13 takes MLX for NVIDIA GPUs; COXSWAIN_HOME moves downloads and models (default ~/.cache/coxswain).
 
 SHELL := /bin/bash
+# Flags from the environment would replace those that tell a binary where MLX lies.
+unexport RUSTFLAGS
 BINARY := target/release/coxswain
 # Set-up is built before MLX is in place and after: without the flags that MLX's place adds, it is one and the same build.
 SETUP := RUSTFLAGS= cargo run --quiet --locked --package setup --
