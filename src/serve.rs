@@ -46,6 +46,12 @@ pub(crate) struct Args {
     /// Steps in flight
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=2))]
     depth: u32,
+    /// Compute every prompt anew, also where a cached prefix would do
+    #[arg(long)]
+    no_prefix_cache: bool,
+    /// A request's tokens are the same bits alone or among others, at a cost in speed
+    #[arg(long)]
+    deterministic: bool,
     /// Seconds that running answers have to finish after SIGTERM or Ctrl-C
     #[arg(long, default_value_t = 30)]
     drain_timeout: u64,
@@ -88,16 +94,16 @@ fn step_tokens(args: &Args) -> u32 {
 }
 
 fn options(args: &Args) -> Options {
-    Options { batch: args.batch, prefill_chunk: args.prefill_chunk, step_tokens: step_tokens(args), depth: args.depth, queue: args.queue, ..Options::default() }
+    Options { batch: args.batch, prefill_chunk: args.prefill_chunk, step_tokens: step_tokens(args), depth: args.depth, queue: args.queue, prefix_cache: !args.no_prefix_cache, ..Options::default() }
 }
 
 fn opener(args: &Args, path: PathBuf) -> actors::Opener {
-    let (spec, batch, step_tokens, context) = (args.kv_budget, args.batch, step_tokens(args), args.context);
+    let (spec, batch, step_tokens, context, deterministic) = (args.kv_budget, args.batch, step_tokens(args), args.context, args.deterministic);
     let open = OpenOptions { path, name: args.name.clone(), device: args.placing.device(), dtype: args.placing.dtype() };
     Box::new(move || {
         let opened = Opened::open(&open)?;
         let context = opened.context().min(context.unwrap_or(u32::MAX));
         let blocks = budget::blocks(&opened, &Wanted { spec, batch, step_tokens, context }, &open.path)?;
-        Ok(Box::new(opened.into_engine(blocks, context)?) as Box<dyn Engine>)
+        Ok(Box::new(opened.into_engine(blocks, context, deterministic)?) as Box<dyn Engine>)
     })
 }

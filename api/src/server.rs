@@ -151,22 +151,27 @@ impl Running {
         Ok(self)
     }
 
-    /// Serves until SIGTERM or Ctrl-C, then drains. A second signal stops at once.
+    /// Serves until SIGTERM or Ctrl-C, then drains. A second signal cuts what still runs, which is told so; a third does not wait for that.
     pub async fn until_signal(mut self) -> io::Result<()> {
         let mut signals = self.signals.take().map_or_else(Signals::new, Ok)?;
         tokio::select! {
             name = signals.next() => tracing::info!(signal = name, "draining: no new requests, running rows finish"),
             ended = &mut self.task => return ended.map_err(io::Error::other)?,
         }
-        let handle = self.handle.clone();
+        let (handle, service) = (self.handle.clone(), self.service.clone());
         tokio::select! {
-            done = self.shut_down() => done,
-            name = signals.next() => {
-                tracing::warn!(signal = name, "stopping at once: running rows are cut");
-                handle.stop(false).await;
-                Ok(())
-            }
+            done = self.shut_down() => return done,
+            name = signals.next() => tracing::warn!(signal = name, "stopping at once: running rows are cut"),
         }
+        let cut = async {
+            service.drain(Duration::ZERO).await;
+            handle.stop(true).await;
+        };
+        tokio::select! {
+            () = cut => {}
+            _ = signals.next() => handle.stop(false).await,
+        }
+        Ok(())
     }
 
     /// Refuses new work with 503, lets running rows finish up to the drain's timeout, sends what is left to send, and ends.

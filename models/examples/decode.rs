@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("loaded {:.1} GB in {:.1} s", opened.weight_bytes() as f64 / 1e9, began.elapsed().as_secs_f64());
     let most = rows.iter().max().copied().unwrap_or(1);
     let blocks = most * (context + steps + 1).div_ceil(BLOCK_TOKENS);
-    let mut bench = Bench { engine: opened.into_engine(blocks, context + steps + 1)?, per_row: blocks / most, id: 0 };
+    let mut bench = Bench { engine: opened.into_engine(blocks, context + steps + 1, false)?, per_row: blocks / most, id: 0 };
     for n in rows {
         let (ms, launch) = bench.decode(n, context, steps)?;
         let peak = bench.engine.memory().peak as f64 / 1e9;

@@ -38,6 +38,8 @@ const HEADS_AT_ONCE: i32 = 4;
 /// A step's index arrays, made once and used by every layer.
 #[derive(Debug)]
 pub struct Rows {
+    /// Tokens that are somebody's; those after them only keep the pass's width.
+    count: i32,
     slots: Array,
     groups: Vec<Group>,
     chunks: Vec<ChunkRows>,
@@ -47,7 +49,7 @@ pub struct Rows {
 struct Group {
     at: DecodeGroup,
     keys: Array,
-    /// True where a key counts, `[rows, 1, 1, longest]`; None when all rows are of one length.
+    /// True where a key counts, `[rows, 1, 1, width]`; None when all of them do.
     mask: Option<Array>,
 }
 
@@ -64,16 +66,17 @@ fn indices(v: &[u32], shape: &[i32]) -> Array {
 impl Rows {
     pub fn new(p: &Packing) -> Rows {
         let group = |g: &DecodeGroup| {
-            let (rows, width) = (g.lengths.len() as i32, g.lengths[0]);
-            let ragged = g.lengths.iter().any(|l| *l != width);
-            let mask = ragged.then(|| {
-                let cells: Vec<bool> = g.lengths.iter().flat_map(|l| (0..width).map(move |k| k < *l)).collect();
-                Array::from_slice(&cells, &[rows, 1, 1, width as i32])
-            });
+            // A pass of fixed width always has one, so that it does the same whoever is in it.
+            let mask = (p.width.is_some() || g.lengths.iter().any(|l| *l != g.width)).then(|| window_mask(g, usize::MAX));
             Group { keys: indices(&g.slots, &[g.slots.len() as i32]), mask, at: g.clone() }
         };
         let chunk = |c: &Chunk| ChunkRows { keys: indices(&c.slots, &[c.slots.len() as i32]), at: c.clone() };
-        Rows { slots: indices(&p.slots, &[p.slots.len() as i32]), groups: p.decode.iter().map(group).collect(), chunks: p.chunks.iter().map(chunk).collect() }
+        Rows {
+            count: p.slots.len() as i32,
+            slots: indices(&p.slots, &[p.slots.len() as i32]),
+            groups: p.decode.iter().map(group).collect(),
+            chunks: p.chunks.iter().map(chunk).collect(),
+        }
     }
 }
 
@@ -112,10 +115,11 @@ impl Pool {
     /// Writes this step's `k` and `v` `[T, kv_heads, head_dim]` of a layer, then attends: `q` `[T, heads, head_dim]` →
     /// `[T, heads * head_dim]`.
     pub fn attend(&mut self, layer: usize, q: &Array, k: &Array, v: &Array, rows: &Rows) -> Res<Array> {
-        let t = q.dim(0);
+        let (t, pad) = (rows.count, q.dim(0) - rows.count);
         let width = self.shape.kv_heads * self.shape.head_dim;
-        write(&mut self.k[layer], &rows.slots, &k.reshape(&[t, width])?)?;
-        write(&mut self.v[layer], &rows.slots, &v.reshape(&[t, width])?)?;
+        let mine = |a: &Array| if pad > 0 { a.index(..t) } else { a.clone() };
+        write(&mut self.k[layer], &rows.slots, &mine(k).reshape(&[t, width])?)?;
+        write(&mut self.v[layer], &rows.slots, &mine(v).reshape(&[t, width])?)?;
         let window = self.shape.windows[layer];
         let mut out = Vec::with_capacity(rows.groups.len() + rows.chunks.len());
         for g in &rows.groups {
@@ -123,6 +127,9 @@ impl Pool {
         }
         for c in &rows.chunks {
             out.push(self.chunk(layer, q, c, window)?);
+        }
+        if pad > 0 {
+            out.push(ops::zeros_dtype(&[pad, self.shape.heads * self.shape.head_dim], out[0].dtype())?);
         }
         if out.len() == 1 { Ok(out.remove(0)) } else { ops::concatenate(&out, 0) }
     }
@@ -137,7 +144,7 @@ impl Pool {
     fn decode(&self, layer: usize, q: &Array, g: &Group, window: Option<usize>) -> Res<Array> {
         let (rows, first) = (g.at.lengths.len() as i32, g.at.first as i32);
         let q = q.index(first..first + rows);
-        let windowed = window.filter(|w| g.at.lengths[0] as usize > *w).map(|w| window_mask(&g.at.lengths, w));
+        let windowed = window.filter(|w| g.at.width as usize > *w).map(|w| window_mask(&g.at, w));
         let mask = windowed.as_ref().or(g.mask.as_ref());
         match &self.own_head {
             Some(own) => self.decode_at_once(layer, &q, g, mask, own),
@@ -165,7 +172,7 @@ impl Pool {
     fn decode_at_once(&self, layer: usize, q: &Array, g: &Group, mask: Option<&Array>, own: &Array) -> Res<Array> {
         let s = &self.shape;
         let (rows, width, share) = (q.dim(0), s.kv_heads * s.head_dim, s.heads / s.kv_heads);
-        let keys = |pool: &Array| take_axis(pool, &g.keys, 0)?.reshape(&[rows, g.at.lengths[0] as i32, width]);
+        let keys = |pool: &Array| take_axis(pool, &g.keys, 0)?.reshape(&[rows, g.at.width as i32, width]);
         let q = q.reshape(&[rows, s.kv_heads, share, 1, s.head_dim])?.multiply(Array::from_f32(self.scale()).as_dtype(q.dtype())?)?;
         let q = q.multiply(own)?.reshape(&[rows, s.heads, width])?;
         let mut scores = ops::matmul(&q, keys(&self.k[layer])?.transpose_axes(&[0, 2, 1])?)?;
@@ -209,11 +216,10 @@ fn own_head(kv_heads: i32, dtype: Dtype) -> Res<Array> {
     ops::eye::<f32>(kv_heads, None, None)?.reshape(&[1, kv_heads, 1, kv_heads, 1])?.as_dtype(dtype)
 }
 
-/// A query at position p sees keys above p - window (mlx-lm `create_causal_mask`).
-fn window_mask(lengths: &[u32], window: usize) -> Array {
-    let width = lengths[0];
-    let cells: Vec<bool> = lengths.iter().flat_map(|l| (0..width).map(move |k| k < *l && (k as usize) + window >= *l as usize)).collect();
-    Array::from_slice(&cells, &[lengths.len() as i32, 1, 1, width as i32])
+/// A query at position p sees keys above p - window (mlx-lm `create_causal_mask`) and none after p.
+fn window_mask(g: &DecodeGroup, window: usize) -> Array {
+    let cells: Vec<bool> = g.lengths.iter().flat_map(|l| (0..g.width).map(move |k| k < *l && (k as usize).saturating_add(window) >= *l as usize)).collect();
+    Array::from_slice(&cells, &[g.lengths.len() as i32, 1, 1, g.width as i32])
 }
 
 fn chunk_window_mask(start: u32, count: u32, window: usize) -> Array {

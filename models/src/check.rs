@@ -7,7 +7,7 @@ mod golden;
 mod run;
 
 pub use golden::{Golden, Prompt};
-pub use run::{Layout, Outcome, play};
+pub use run::{Layout, Outcome, best, logits, play};
 
 use crate::engine::EngineError;
 use crate::mlx::DeviceChoice;
@@ -63,7 +63,7 @@ pub fn check(dir: &Path, device: DeviceChoice, dtype: Option<Float>) -> Result<V
     let way = |what, batches: &[Vec<usize>], chunk, layout| Way { what, batches: batches.to_vec(), chunk, layout };
     let ways = [
         way("solo", &solo, None, Layout::InOrder),
-        way("one batch", &[all], None, Layout::InOrder),
+        way("one batch", std::slice::from_ref(&all), None, Layout::InOrder),
         way("chunks of 1", &solo, Some(1), Layout::InOrder),
         way("chunks of 7", &solo, Some(7), Layout::InOrder),
         way("chunks of 32", &solo, Some(32), Layout::InOrder),
@@ -72,6 +72,9 @@ pub fn check(dir: &Path, device: DeviceChoice, dtype: Option<Float>) -> Result<V
     for way in ways {
         lines.push(line(&mut model, &golden, &way, tolerance)?);
     }
+    // Last, because it stays: what `serve --deterministic` runs.
+    model.keep_shape()?;
+    lines.push(line(&mut model, &golden, &way("fixed passes", &[all], Some(7), Layout::Scattered), tolerance)?);
     Ok(lines)
 }
 

@@ -4,7 +4,7 @@
 //!
 //! - [`engine`]: what runs steps. [`worker`]: the loop on the thread that owns it.
 //! - [`mlx_engine`]: the engine that serves. [`synthetic`]: an engine without weights, for tests and simulations.
-//! - [`model`]: one packed pass. [`packing`]: a step laid out. [`families`]: the equations. [`attend`]: the pool, and rows.
+//! - [`model`]: one packed pass. [`packing`]: a step laid out, [`tiles`]: in passes of a fixed shape. [`families`]: the equations. [`attend`]: the pool, and rows.
 //!   [`rope`], [`sample`]: positions, and drawing tokens.
 //! - [`config`], [`weights`], [`gguf`]: what is on disk. [`text`]: everything between text and ids.
 //! - [`check`]: a model held against the oracle's recordings.
@@ -25,5 +25,6 @@ pub mod rope;
 pub mod sample;
 pub mod synthetic;
 pub mod text;
+pub mod tiles;
 pub mod weights;
 pub mod worker;

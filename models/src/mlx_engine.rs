@@ -3,13 +3,14 @@
 use crate::config::Config;
 use crate::engine::{Engine, EngineError, EngineInfo, Memory};
 use crate::gguf;
-use crate::mlx::{self, DeviceChoice, Place};
+use crate::mlx::{self, DeviceChoice, Place, Res};
 use crate::model::{Model, failed};
+use crate::packing::Packing;
 use crate::sample;
 use crate::weights::{Float, GgufWeights, SafetensorsFolder, Source};
 use kv::{Draw, RowFault, RowResult, SeqId, Step, StepDone, StepId};
-use mlx_rs::Array;
 use mlx_rs::transforms::async_eval;
+use mlx_rs::{Array, ops};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -49,12 +50,19 @@ pub struct MlxEngine {
 #[derive(Debug)]
 struct Flight {
     id: StepId,
-    seqs: Vec<SeqId>,
+    parts: Vec<Part>,
+    launched: Instant,
+}
+
+/// A launched pass.
+#[derive(Debug)]
+struct Part {
+    /// The rows that draw, by index in the step.
+    draws: Vec<(usize, SeqId)>,
     /// None when nobody draws.
     drawn: Option<sample::Drawn>,
     /// What was asked for.
     wait: Vec<Array>,
-    launched: Instant,
 }
 
 impl Opened {
@@ -108,9 +116,12 @@ impl Opened {
         activations + gathered + 4 * u64::from(rows) * c.vocab as u64 * 4
     }
 
-    /// Allocates the pool and is ready for steps.
-    pub fn into_engine(mut self, blocks: u32, context: u32) -> Result<MlxEngine, EngineError> {
+    /// Allocates the pool and is ready for steps; `deterministic`: in passes that keep their shape (see [`crate::tiles`]).
+    pub fn into_engine(mut self, blocks: u32, context: u32, deterministic: bool) -> Result<MlxEngine, EngineError> {
         self.model.make_pool(blocks)?;
+        if deterministic {
+            self.model.keep_shape()?;
+        }
         let info = EngineInfo {
             name: self.name,
             context,
@@ -123,6 +134,33 @@ impl Opened {
         };
         Ok(MlxEngine { info, model: self.model, flight: VecDeque::new(), previous: None })
     }
+}
+
+impl MlxEngine {
+    fn pass(&mut self, step: &Step, packing: Packing, previous: Option<&Array>) -> Result<Part, EngineError> {
+        let passed = self.model.pass(packing, previous)?;
+        let p = &passed.packing;
+        let draws: Vec<&Draw> = p.drawing.iter().filter_map(|i| step.rows[*i].draw.as_ref()).collect();
+        let drawn = if draws.is_empty() { None } else { Some(sample::draw(&self.model.logits(&passed, &p.last)?, &draws).map_err(failed)?) };
+        let draws = p.drawing.iter().map(|i| (*i, step.rows[*i].seq)).collect();
+        // Hidden states need all that a pass wrote: with nobody drawing, they are what there is to wait for.
+        let wait = match &drawn {
+            Some(d) => vec![d.tokens.clone(), d.finite.clone()],
+            None => vec![passed.hidden],
+        };
+        Ok(Part { draws, drawn, wait })
+    }
+}
+
+/// All tokens that a step drew, `[R]`, and whose they are.
+fn together(parts: &[Part]) -> Res<Option<(Array, Vec<SeqId>)>> {
+    let tokens: Vec<&Array> = parts.iter().filter_map(|p| p.drawn.as_ref()).map(|d| &d.tokens).collect();
+    let seqs = parts.iter().flat_map(|p| &p.draws).map(|(_, seq)| *seq).collect();
+    Ok(match tokens[..] {
+        [] => None,
+        [one] => Some((one.clone(), seqs)),
+        _ => Some((ops::concatenate(&tokens, 0)?, seqs)),
+    })
 }
 
 /// A folder's name, or a file's without its ending and quantisation.
@@ -144,36 +182,36 @@ impl Engine for MlxEngine {
     fn launch(&mut self, step: &Step) -> Result<(), EngineError> {
         let launched = Instant::now();
         let previous = self.previous.take();
-        let passed = self.model.pass(step, previous.as_ref().map(|(tokens, seqs)| (tokens, &seqs[..])))?;
-        let (seqs, draws): (Vec<SeqId>, Vec<&Draw>) = step.rows.iter().filter_map(|r| r.draw.as_ref().map(|d| (r.seq, d))).unzip();
-        let drawn = if draws.is_empty() { None } else { Some(sample::draw(&self.model.logits(&passed, &passed.packing.last)?, &draws).map_err(failed)?) };
-        // Hidden states need all that a step wrote: with nobody drawing, they are what there is to wait for.
-        let wait = match &drawn {
-            Some(d) => vec![d.tokens.clone(), d.finite.clone()],
-            None => vec![passed.hidden],
-        };
-        async_eval(&wait).map_err(failed)?;
-        self.previous = drawn.as_ref().map(|d| (d.tokens.clone(), seqs.clone()));
-        self.flight.push_back(Flight { id: step.id, seqs, drawn, wait, launched });
+        let passes = self.model.passes(step, previous.as_ref().map_or(&[], |(_, seqs)| seqs))?;
+        self.model.copy(step)?;
+        let mut parts = Vec::with_capacity(passes.len());
+        for packing in passes {
+            let part = self.pass(step, packing, previous.as_ref().map(|(tokens, _)| tokens))?;
+            // Each is on its way before the next is built, so that nothing still to be computed reads the pool that the next one writes.
+            async_eval(&part.wait).map_err(failed)?;
+            parts.push(part);
+        }
+        self.previous = together(&parts).map_err(failed)?;
+        self.flight.push_back(Flight { id: step.id, parts, launched });
         Ok(())
     }
 
     fn finish(&mut self) -> Result<StepDone, EngineError> {
         let f = self.flight.pop_front().ok_or_else(|| EngineError::Step("no step is in flight".to_owned()))?;
-        for a in &f.wait {
-            a.eval().map_err(failed)?;
-        }
-        let results = match &f.drawn {
-            None => Vec::new(),
-            Some(d) => {
-                let each = d.tokens.as_slice::<i32>().iter().zip(d.finite.as_slice::<bool>());
-                let result = |(seq, (token, finite)): (&SeqId, (&i32, &bool))| RowResult {
-                    seq: *seq,
-                    token: if *finite { Ok(*token as u32) } else { Err(RowFault::NotFinite) },
-                };
-                f.seqs.iter().zip(each).map(result).collect()
+        let mut results = Vec::new();
+        for part in &f.parts {
+            for a in &part.wait {
+                a.eval().map_err(failed)?;
             }
-        };
+            let Some(d) = &part.drawn else { continue };
+            let each = d.tokens.as_slice::<i32>().iter().zip(d.finite.as_slice::<bool>());
+            for ((row, seq), (token, finite)) in part.draws.iter().zip(each) {
+                let token = if *finite { Ok(*token as u32) } else { Err(RowFault::NotFinite) };
+                results.push((*row, RowResult { seq: *seq, token }));
+            }
+        }
+        results.sort_by_key(|(row, _)| *row);
+        let results = results.into_iter().map(|(_, result)| result).collect();
         Ok(StepDone { id: f.id, results, micros: f.launched.elapsed().as_micros() as u64 })
     }
 

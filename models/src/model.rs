@@ -7,10 +7,12 @@ use crate::families::Llama;
 use crate::mlx::{Place, Res};
 use crate::packing::{Packing, Token};
 use crate::rope::Rope;
+use crate::tiles;
 use crate::weights::{Loader, Source};
-use kv::{Step, StepRow};
-use mlx_rs::ops::indexing::take_axis;
+use kv::{BlockId, Input, SeqId, Step, StepId, StepRow};
+use mlx_rs::ops::indexing::{IndexOp, take_axis};
 use mlx_rs::{Array, Dtype, ops};
+use std::iter::repeat_n;
 
 /// Weights, rotary constants and, once [`Model::make_pool`] was called, the pool.
 #[derive(Debug)]
@@ -20,7 +22,14 @@ pub struct Model {
     rope: Rope,
     pool: Pool,
     place: Place,
+    /// Some: every pass has this many tokens.
+    width: Option<u32>,
 }
+
+/// Tokens of a pass that keeps its shape, best first: as many as one reading of the weights serves at little more cost than one.
+/// Which of them a machine's kernels treat alike is found out when the model is loaded; a token by itself always is.
+const WIDTHS_CPU: &[u32] = &[16, 24, 32, 12, 8, 4, 1];
+const WIDTHS_GPU: &[u32] = &[64, 128, 32, 16, 8, 1];
 
 /// What a pass leaves: hidden states `[T, hidden]` in packed order, and that order.
 #[derive(Debug)]
@@ -39,7 +48,7 @@ impl Model {
         let family = Llama::load(&config, &Loader { source, dense, float, place })?;
         let rope = Rope::new(&config.rope, config.head_dim);
         let pool = Pool::new(shape(&config, place), 0, family.dtype()).map_err(failed)?;
-        Ok(Model { config, family, rope, pool, place })
+        Ok(Model { config, family, rope, pool, place, width: None })
     }
 
     /// Allocates the pool for blocks `1..=blocks`.
@@ -66,29 +75,81 @@ impl Model {
         self.family.dtype()
     }
 
-    /// Builds the graph of one packed pass. `previous` are the tokens of the step before, `[R]`, and the rows that have one.
-    pub fn pass(&mut self, step: &Step, previous: Option<(&Array, &[kv::SeqId])>) -> Result<Passed, EngineError> {
-        let place = |row: &StepRow| previous.and_then(|(_, seqs)| seqs.iter().position(|s| *s == row.seq)).map(|i| i as u32);
-        let packing = Packing::of(step, place).map_err(EngineError::Step)?;
+    /// Lays a step out as one packed pass, or as passes that keep their shape. `previous` are the rows that the step before drew for.
+    pub fn passes(&self, step: &Step, previous: &[SeqId]) -> Result<Vec<Packing>, EngineError> {
+        let place = |row: &StepRow| previous.iter().position(|s| *s == row.seq).map(|i| i as u32);
+        let passes = match self.width {
+            None => Packing::of(step, place).map(|p| vec![p]),
+            Some(width) => tiles::of(step, place, width),
+        };
+        let passes = passes.map_err(EngineError::Step)?;
         let vocab = self.config.vocab as u32;
-        if let Some(id) = packing.tokens.iter().find_map(|t| if let Token::Id(id) = t { Some(*id).filter(|id| *id >= vocab) } else { None }) {
+        let beyond = |t: &Token| if let Token::Id(id) = t { Some(*id).filter(|id| *id >= vocab) } else { None };
+        if let Some(id) = passes.iter().flat_map(|p| &p.tokens).find_map(beyond) {
             return Err(EngineError::Step(format!("token {id} is outside the vocabulary of {vocab}")));
         }
-        let hidden = self.run(step, &packing, previous.map(|p| p.0)).map_err(failed)?;
+        Ok(passes)
+    }
+
+    /// Copies the blocks that a step names, before its first pass.
+    pub fn copy(&mut self, step: &Step) -> Result<(), EngineError> {
+        self.pool.copy_blocks(&step.copies).map_err(failed)
+    }
+
+    /// Builds the graph of one pass. `previous` are the tokens that the step before drew, `[R]`.
+    pub fn pass(&mut self, packing: Packing, previous: Option<&Array>) -> Result<Passed, EngineError> {
+        let hidden = self.run(&packing, previous).map_err(failed)?;
         Ok(Passed { hidden, packing })
     }
 
-    fn run(&mut self, step: &Step, packing: &Packing, previous: Option<&Array>) -> Res<Array> {
-        self.pool.copy_blocks(&step.copies)?;
-        let ids = ids(&packing.tokens, previous)?;
-        let angles = self.rope.angles(&packing.positions, self.family.dtype())?;
-        self.family.forward(&ids, &angles, &Rows::new(packing), &mut self.pool)
+    fn run(&mut self, packing: &Packing, previous: Option<&Array>) -> Res<Array> {
+        let nobody = packing.width.map_or(0, |w| w as usize - packing.tokens.len());
+        let tokens: Vec<Token> = packing.tokens.iter().copied().chain(repeat_n(Token::Id(0), nobody)).collect();
+        let positions: Vec<u32> = packing.positions.iter().copied().chain(repeat_n(0, nobody)).collect();
+        let angles = self.rope.angles(&positions, self.family.dtype())?;
+        self.family.forward(&ids(&tokens, previous)?, &angles, &Rows::new(packing), &mut self.pool)
     }
 
     /// Logits `[R, vocab]` f32 of the packed tokens at these indices.
     pub fn logits(&self, passed: &Passed, at: &[u32]) -> Result<Array, EngineError> {
-        let pick = || self.family.logits(&take_axis(&passed.hidden, Array::from_slice(at, &[at.len() as i32]), 0)?);
+        let rows = at.len().max(passed.packing.width.unwrap_or(0) as usize);
+        let filled: Vec<u32> = at.iter().copied().chain(repeat_n(0, rows - at.len())).collect();
+        let pick = || {
+            let all = self.family.logits(&take_axis(&passed.hidden, Array::from_slice(&filled, &[rows as i32]), 0)?)?;
+            Ok(if rows > at.len() { all.index(..at.len() as i32) } else { all })
+        };
         pick().map_err(failed)
+    }
+
+    /// From here on every pass has the same shape (see [`crate::tiles`]), of the width that is returned. The pool must have a block.
+    pub fn keep_shape(&mut self) -> Result<u32, EngineError> {
+        let widths = match self.place {
+            Place::Cpu => WIDTHS_CPU,
+            Place::Gpu => WIDTHS_GPU,
+        };
+        for width in widths {
+            self.width = Some(*width);
+            if self.treats_rows_alike(*width)? {
+                return Ok(*width);
+            }
+        }
+        Err(EngineError::Step("two passes of one token differ in their shape".to_owned()))
+    }
+
+    /// Whether a token has the same bits in every place of a pass: whether the machine's kernels do the same to each row of a
+    /// matrix. The same token stands in all places, at position 0, and writes the same K and V, of block 1, from each.
+    fn treats_rows_alike(&mut self, width: u32) -> Result<bool, EngineError> {
+        let token = |seq| StepRow { seq: SeqId(seq), input: Input::Tokens(vec![1]), start: 0, table: vec![BlockId(1)], draw: None };
+        let step = Step { id: StepId(0), copies: Vec::new(), rows: (0..u64::from(width)).map(token).collect() };
+        for packing in self.passes(&step, &[])? {
+            let passed = self.pass(packing, None)?;
+            let logits = self.logits(&passed, &(0..width).collect::<Vec<u32>>())?;
+            let alike = logits.index(..1).eq(&logits).and_then(|same| same.all(None)).map_err(failed)?;
+            if !alike.try_item_exact::<bool>().map_err(|e| EngineError::Step(e.to_string()))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 

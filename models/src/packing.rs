@@ -9,8 +9,8 @@ use kv::{Input, Step, StepRow};
 /// A step's tokens in packed order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Packing {
-    /// Rows of the step (by index there) in packed order.
-    pub order: Vec<usize>,
+    /// The row of each token, by index in the step.
+    pub owners: Vec<usize>,
     /// A token id each, or where in the previous step's samples it stands.
     pub tokens: Vec<Token>,
     pub positions: Vec<u32>,
@@ -20,8 +20,12 @@ pub struct Packing {
     pub decode: Vec<DecodeGroup>,
     /// Chunks, in order, after the decode tokens.
     pub chunks: Vec<Chunk>,
-    /// Packed index of each drawing row's last token, in the step's order of draws.
+    /// Packed index of each drawing row's last token, in the order of `drawing`.
     pub last: Vec<u32>,
+    /// The rows that draw (by index in the step), in the step's order.
+    pub drawing: Vec<usize>,
+    /// Some: the pass has this many tokens, and those beyond `tokens` are nobody's (see [`crate::tiles`]).
+    pub width: Option<u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,14 +35,29 @@ pub enum Token {
     Previous(u32),
 }
 
-/// `lengths.len()` tokens, one a row, whose keys are gathered into a rectangle of the first (longest) row's length.
+/// `lengths.len()` tokens that attend each for itself, longest first, their keys gathered into a rectangle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecodeGroup {
     pub first: u32,
-    /// Keys of each row, its own token included.
+    /// Keys of each token, its own included.
     pub lengths: Vec<u32>,
-    /// Slots of the keys, `[rows, longest]`, padded with 0.
+    /// Keys that each is given: the longest's, or more.
+    pub width: u32,
+    /// Slots of the keys, `[lengths.len(), width]`, padded with 0.
     pub slots: Vec<u32>,
+}
+
+impl DecodeGroup {
+    pub(crate) fn new(first: u32, width: u32) -> DecodeGroup {
+        DecodeGroup { first, lengths: Vec::new(), width, slots: Vec::new() }
+    }
+
+    /// Adds the row's token that has `length` keys.
+    pub(crate) fn push(&mut self, row: &StepRow, length: u32) {
+        self.lengths.push(length);
+        self.slots.extend(slots(row, 0..length));
+        self.slots.resize(self.lengths.len() * self.width as usize, 0);
+    }
 }
 
 /// Tokens `first .. first + count` of one row, which attend to that row's positions `0 .. start + count`.
@@ -61,30 +80,35 @@ impl Packing {
         let mut decode: Vec<usize> = (0..step.rows.len()).filter(|i| step.rows[*i].input.count() == 1).collect();
         decode.sort_by_key(|i| (std::cmp::Reverse(step.rows[*i].start), *i));
         let prefill = (0..step.rows.len()).filter(|i| step.rows[*i].input.count() > 1);
-        let mut p = Packing { order: decode.iter().copied().chain(prefill).collect(), ..Packing::default() };
+        let mut p = Packing::default();
         let mut last_of = vec![0; step.rows.len()];
-        for i in p.order.clone() {
+        for i in decode.iter().copied().chain(prefill) {
             let row = &step.rows[i];
             if row.input.count() > 1 {
                 p.chunks.push(chunk(row, p.positions.len() as u32));
             }
             match &row.input {
                 Input::Tokens(ids) => p.tokens.extend(ids.iter().map(|id| Token::Id(*id))),
-                Input::FromPrevious => {
-                    p.tokens.push(Token::Previous(previous(row).ok_or_else(|| format!("row {} draws on a step that did not have it", row.seq.0))?))
-                }
+                Input::FromPrevious => p.tokens.push(Token::Previous(known(row, &previous)?)),
             }
+            p.owners.extend(std::iter::repeat_n(i, row.input.count() as usize));
             p.positions.extend(row.start..row.start + row.input.count());
             p.slots.extend(slots(row, row.start..row.start + row.input.count()));
             last_of[i] = p.positions.len() as u32 - 1;
         }
-        p.last = (0..step.rows.len()).filter(|i| step.rows[*i].draw.is_some()).map(|i| last_of[i]).collect();
+        p.drawing = (0..step.rows.len()).filter(|i| step.rows[*i].draw.is_some()).collect();
+        p.last = p.drawing.iter().map(|i| last_of[*i]).collect();
         p.decode = groups(step, &decode);
         Ok(p)
     }
 }
 
-fn check(row: &StepRow) -> Result<(), String> {
+/// Where the row's token stands among what the previous step drew.
+pub(crate) fn known(row: &StepRow, previous: impl Fn(&StepRow) -> Option<u32>) -> Result<u32, String> {
+    previous(row).ok_or_else(|| format!("row {} draws on a step that did not have it", row.seq.0))
+}
+
+pub(crate) fn check(row: &StepRow) -> Result<(), String> {
     let end = u64::from(row.start) + u64::from(row.input.count());
     if row.input.count() == 0 {
         return Err(format!("row {} has no token", row.seq.0));
@@ -95,7 +119,7 @@ fn check(row: &StepRow) -> Result<(), String> {
     Ok(())
 }
 
-fn slots(row: &StepRow, positions: std::ops::Range<u32>) -> impl Iterator<Item = u32> {
+pub(crate) fn slots(row: &StepRow, positions: std::ops::Range<u32>) -> impl Iterator<Item = u32> {
     positions.map(|p| row.table[(p / BLOCK_TOKENS) as usize].0 * BLOCK_TOKENS + p % BLOCK_TOKENS)
 }
 
@@ -106,21 +130,15 @@ fn chunk(row: &StepRow, first: u32) -> Chunk {
 
 /// Cuts the rows, longest first, wherever the next one would be mostly padding.
 fn groups(step: &Step, decode: &[usize]) -> Vec<DecodeGroup> {
-    let length = |i: usize| step.rows[i].start + 1;
     let mut out: Vec<DecodeGroup> = Vec::new();
-    for (at, &i) in decode.iter().enumerate() {
-        let long_enough = |g: &DecodeGroup| f64::from(length(i)) >= f64::from(g.lengths[0]) * GROUP_SHARE;
-        match out.last_mut() {
-            Some(g) if long_enough(g) => g.lengths.push(length(i)),
-            _ => out.push(DecodeGroup { first: at as u32, lengths: vec![length(i)], slots: Vec::new() }),
-        }
-    }
-    for g in &mut out {
-        let width = g.lengths[0] as usize;
-        g.slots = vec![0; width * g.lengths.len()];
-        for (n, &i) in decode[g.first as usize..][..g.lengths.len()].iter().enumerate() {
-            for (cell, slot) in g.slots[n * width..].iter_mut().zip(slots(&step.rows[i], 0..length(i))) {
-                *cell = slot;
+    for (at, row) in (0..).zip(decode.iter().map(|i| &step.rows[*i])) {
+        let length = row.start + 1;
+        match out.last_mut().filter(|g| f64::from(length) >= f64::from(g.width) * GROUP_SHARE) {
+            Some(group) => group.push(row, length),
+            None => {
+                let mut group = DecodeGroup::new(at, length);
+                group.push(row, length);
+                out.push(group);
             }
         }
     }
@@ -144,19 +162,19 @@ mod tests {
     fn decode_rows_come_first_and_longest_first() {
         let p = pack(vec![row(1, Input::Tokens(vec![7, 8, 9]), 0, &[5]), row(2, Input::Tokens(vec![10]), 3, &[2]), row(9, Input::FromPrevious, 33, &[1, 4])])
             .unwrap();
-        assert_eq!(p.order, [2, 1, 0]);
+        assert_eq!(p.owners, [2, 1, 0, 0, 0]);
         assert_eq!(p.tokens, [Token::Previous(4), Token::Id(10), Token::Id(7), Token::Id(8), Token::Id(9)]);
         assert_eq!(p.positions, [33, 3, 0, 1, 2]);
         assert_eq!(p.slots, [4 * 32 + 1, 2 * 32 + 3, 160, 161, 162]);
         assert_eq!(p.decode.len(), 2, "4 keys beside 34 would be mostly padding");
-        assert_eq!(p.decode[1], DecodeGroup { first: 1, lengths: vec![4], slots: vec![64, 65, 66, 67] });
+        assert_eq!(p.decode[1], DecodeGroup { first: 1, lengths: vec![4], width: 4, slots: vec![64, 65, 66, 67] });
         assert_eq!(p.chunks, [Chunk { first: 2, count: 3, start: 0, slots: vec![160, 161, 162] }]);
     }
 
     #[test]
     fn similar_lengths_share_a_group_and_padding_points_at_slot_zero() {
         let p = pack(vec![row(1, Input::Tokens(vec![1]), 3, &[1]), row(2, Input::Tokens(vec![2]), 2, &[3])]).unwrap();
-        assert_eq!(p.decode, [DecodeGroup { first: 0, lengths: vec![4, 3], slots: vec![32, 33, 34, 35, 96, 97, 98, 0] }]);
+        assert_eq!(p.decode, [DecodeGroup { first: 0, lengths: vec![4, 3], width: 4, slots: vec![32, 33, 34, 35, 96, 97, 98, 0] }]);
     }
 
     #[test]

@@ -78,3 +78,32 @@ fn batched_rows_match_solo_rows() {
         }
     }
 }
+
+/// Passes that keep their shape: every bit of a row's logits is the same alone and among others, whatever its prompt's chunks, and
+/// when its own answer is read again as part of its prompt, as after a preemption.
+#[test]
+fn passes_of_one_shape_give_a_row_the_same_bits() {
+    let mut runner = Runner::default_model();
+    runner.keep_shape();
+    let text = |n: usize, salt: u32| -> Vec<u32> { (0..n as u32).map(|i| 1000 + (i * 7919 + salt * 104_729) % 40_000).collect() };
+    let prompts: Vec<Vec<u32>> = [1usize, 31, 40, 150].iter().enumerate().map(|(i, n)| text(*n, i as u32)).collect();
+    let forced: Vec<Vec<u32>> = (0..prompts.len()).map(|i| text(3, 50 + i as u32)).collect();
+    let solo: Vec<Vec<Vec<f32>>> = prompts.iter().zip(&forced).map(|(p, f)| runner.forced_alone(p, f)).collect();
+
+    let mut rows: Vec<Row> = (0..prompts.len()).map(|i| Row::new(1 + i as u64, (i * 20) as u32)).collect();
+    // The last prompt is read in three chunks while the others are decoded.
+    let chunks = [&prompts[3][..7], &prompts[3][7..100], &prompts[3][100..]];
+    let logits = runner.feed(&mut rows, &[prompts[0].clone(), prompts[1].clone(), prompts[2].clone(), chunks[0].to_vec()]);
+    assert!((0..3).all(|i| logits[i] == solo[i][0]), "first logits of a row among others");
+    for turn in 0..2 {
+        let inputs = [vec![forced[0][turn]], vec![forced[1][turn]], vec![forced[2][turn]], chunks[turn + 1].to_vec()];
+        let logits = runner.feed(&mut rows, &inputs);
+        assert!((0..3).all(|i| logits[i] == solo[i][turn + 1]), "logits of a decoding row beside a chunk");
+        assert!(turn == 0 || logits[3] == solo[3][0], "first logits of a prompt in chunks");
+    }
+    for (i, (prompt, forced)) in prompts.iter().zip(&forced).enumerate() {
+        let again: Vec<u32> = prompt.iter().chain(forced).copied().collect();
+        let logits = runner.feed(&mut [Row::new(77, 90)], &[again]);
+        assert!(logits[0] == solo[i][3], "a row of {} tokens, its answer read again", prompt.len());
+    }
+}

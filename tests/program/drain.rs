@@ -1,6 +1,6 @@
 //! SIGTERM: new requests are refused, running answers finish, up to a time; a second one ends at once.
 
-use crate::common::{Server, chat, send, signal};
+use crate::common::{Reply, Server, chat, send, signal};
 use serde_json::{Value, json};
 use std::io;
 use std::time::{Duration, Instant};
@@ -56,10 +56,21 @@ fn a_second_signal_ends_at_once() {
     running.texts(1);
     signal(server.pid());
     let since = Instant::now();
+    assert_eq!(last_error(&mut running), "unavailable");
     let status = server.exit();
     // The answer would take minutes.
     assert!(since.elapsed() < AT_ONCE, "{:?}", since.elapsed());
     assert_eq!(status.code(), Some(0));
+}
+
+/// Reads a stream to its end, which is an error event, and gives that error's code.
+fn last_error(running: &mut Reply) -> String {
+    let mut last = None;
+    while let Some(event) = running.event().unwrap() {
+        last = Some(event);
+    }
+    let last: Value = serde_json::from_str(&last.unwrap()).unwrap();
+    last["error"]["code"].as_str().unwrap_or_else(|| panic!("{last}")).to_owned()
 }
 
 #[test]
@@ -69,12 +80,7 @@ fn what_outlives_the_drain_is_told_so() {
     running.texts(1);
     let since = Instant::now();
     signal(server.pid());
-    let mut last = None;
-    while let Some(event) = running.event().unwrap() {
-        last = Some(event);
-    }
-    let last: Value = serde_json::from_str(&last.unwrap()).unwrap();
-    assert_eq!(last["error"]["code"], "unavailable", "{last}");
+    assert_eq!(last_error(&mut running), "unavailable");
     assert_eq!(server.exit().code(), Some(0));
     assert!(since.elapsed() < AT_ONCE, "{:?}", since.elapsed());
 }

@@ -7,6 +7,7 @@
 
 mod check;
 mod common;
+mod deterministic;
 mod disconnect;
 mod drain;
 mod folder;
@@ -15,4 +16,6 @@ mod load_errors;
 /// Reads `/proc`.
 #[cfg(target_os = "linux")]
 mod memory;
+mod prefix;
 mod seeds;
+mod stall;

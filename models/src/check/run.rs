@@ -74,33 +74,42 @@ fn step(model: &mut Model, rows: &mut [Row], inputs: Vec<(usize, Vec<u32>)>, id:
         StepRow { seq: SeqId(*i as u64), input: Input::Tokens(ids.clone()), start: r.done as u32, table: r.table[..blocks].to_vec(), draw: None }
     };
     let step = Step { id: StepId(id), copies: Vec::new(), rows: inputs.iter().map(step_row).collect() };
-    let passed = model.pass(&step, None)?;
-    let all: Vec<u32> = (0..passed.packing.positions.len() as u32).collect();
-    let logits = model.logits(&passed, &all)?;
-    logits.eval().map_err(failed)?;
-    let flat = logits.as_slice::<f32>();
-    let mut at = 0;
-    for &n in &passed.packing.order {
-        let (i, ids) = &inputs[n];
+    let logits = logits(model, &step)?;
+    for ((i, ids), mine) in inputs.iter().zip(logits) {
         let row = &mut rows[*i];
-        let vocab = row.prompt.vocab;
-        let mine = &flat[at * vocab..(at + ids.len()) * vocab];
-        at += ids.len();
-        if row.done < row.prompt.ids.len() {
-            row.out.logits.extend_from_slice(mine);
-        }
         row.done += ids.len();
         if row.done >= row.prompt.ids.len() {
-            let (best, gap) = best(&mine[mine.len() - vocab..]);
+            let (best, gap) = best(&mine[mine.len() - row.prompt.vocab..]);
             row.out.greedy.push(best);
             row.out.gaps.push(gap);
+        }
+        if row.done <= row.prompt.ids.len() {
+            row.out.logits.extend(mine);
         }
     }
     Ok(())
 }
 
+/// Logits of every token of a step, `[tokens, vocab]` a row, in the step's order of rows.
+pub fn logits(model: &mut Model, step: &Step) -> Result<Vec<Vec<f32>>, EngineError> {
+    let vocab = model.config.vocab;
+    let mut out: Vec<Vec<f32>> = step.rows.iter().map(|r| vec![0.0; r.input.count() as usize * vocab]).collect();
+    model.copy(step)?;
+    for packing in model.passes(step, &[])? {
+        let passed = model.pass(packing, None)?;
+        let p = &passed.packing;
+        let logits = model.logits(&passed, &(0..p.owners.len() as u32).collect::<Vec<u32>>())?;
+        logits.eval().map_err(failed)?;
+        for ((row, position), token) in p.owners.iter().zip(&p.positions).zip(logits.as_slice::<f32>().chunks(vocab)) {
+            let at = (position - step.rows[*row].start) as usize * vocab;
+            out[*row][at..at + vocab].copy_from_slice(token);
+        }
+    }
+    Ok(out)
+}
+
 /// Index of the largest, the first of equals, and its distance to the next.
-fn best(z: &[f32]) -> (u32, f32) {
+pub fn best(z: &[f32]) -> (u32, f32) {
     let (mut top, mut second) = ((0, f32::NEG_INFINITY), f32::NEG_INFINITY);
     for (i, x) in z.iter().enumerate() {
         if *x > top.1 {

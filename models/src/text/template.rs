@@ -9,6 +9,7 @@ use super::strftime;
 use minijinja::value::{Kwargs, Rest, Value, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior};
 use serde_json::{Map, Value as JsonValue};
+use std::io;
 
 /// The template that is used unless the request brings tools and there is one named for them.
 pub(super) const DEFAULT: &str = "default";
@@ -19,6 +20,31 @@ pub(super) struct ChatTemplates {
     env: Environment<'static>,
     /// `bos_token` and its like, with their texts.
     specials: Map<String, JsonValue>,
+}
+
+/// Many times what the longest request's words can become.
+const OUTPUT_BYTES_MAX: usize = 100_000_000;
+
+/// What a template writes, up to a bound: one that writes for ever must not take the machine's memory.
+#[derive(Default)]
+struct Bounded {
+    text: Vec<u8>,
+    full: bool,
+}
+
+impl io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.full |= self.text.len() + bytes.len() > OUTPUT_BYTES_MAX;
+        if self.full {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// What `raise_exception` throws, to be told from errors of the template itself.
@@ -51,7 +77,14 @@ impl ChatTemplates {
         variables.insert("add_generation_prompt".into(), true.into());
         variables.extend(kwargs.iter().map(|(k, v)| (k.clone(), v.clone())));
         variables.insert("messages".into(), messages.into());
-        self.env.get_template(name).and_then(|t| t.render(Value::from_serialize(&variables))).map_err(|e| TextError::Template(describe(&e)))
+        let mut out = Bounded::default();
+        let done = self.env.get_template(name).and_then(|t| t.render_captured_to(Value::from_serialize(&variables), &mut out).map(drop));
+        if out.full {
+            return Err(TextError::Template(format!("it writes more than {} MB", OUTPUT_BYTES_MAX / 1_000_000)));
+        }
+        done.map_err(|e| TextError::Template(describe(&e)))?;
+        // It was written as texts and never cut within one.
+        String::from_utf8(out.text).map_err(|e| TextError::Template(e.to_string()))
     }
 
     /// As transformers does: `tool_use` when tools are given and the model has it, else `default`.

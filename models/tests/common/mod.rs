@@ -4,6 +4,7 @@
 
 use kv::step::BLOCK_TOKENS;
 use kv::{BlockId, Input, SeqId, Step, StepId, StepRow};
+use models::check::{best, logits};
 use models::mlx::DeviceChoice;
 use models::mlx_engine::{OpenOptions, Opened};
 use models::model::Model;
@@ -86,6 +87,11 @@ impl Runner {
         Runner { model, steps: 0, _turn: turn }
     }
 
+    /// From here on passes keep their shape.
+    pub fn keep_shape(&mut self) {
+        self.model.keep_shape().unwrap();
+    }
+
     /// Feeds tokens to rows in one step; gives each row's logits at its last token, in the order of `rows`.
     pub fn feed(&mut self, rows: &mut [Row], inputs: &[Vec<u32>]) -> Vec<Vec<f32>> {
         self.steps += 1;
@@ -100,19 +106,12 @@ impl Runner {
             }
         };
         let step = Step { id: StepId(self.steps), copies: Vec::new(), rows: rows.iter().zip(inputs).map(row).collect() };
-        let passed = self.model.pass(&step, None).unwrap();
-        let mut ends = vec![0u32; rows.len()];
-        let mut at = 0;
-        for &i in &passed.packing.order {
-            at += inputs[i].len() as u32;
-            ends[i] = at - 1;
-        }
-        let logits = self.model.logits(&passed, &ends).unwrap();
-        logits.eval().unwrap();
+        let logits = logits(&mut self.model, &step).unwrap();
         for (r, ids) in rows.iter_mut().zip(inputs) {
             r.done += ids.len() as u32;
         }
-        logits.as_slice::<f32>().chunks(self.model.config.vocab).map(<[f32]>::to_vec).collect()
+        let vocab = self.model.config.vocab;
+        logits.iter().map(|all| all[all.len() - vocab..].to_vec()).collect()
     }
 
     /// Greedy ids of prompts that run together, each with the distance of its two best logits.
@@ -140,17 +139,4 @@ impl Runner {
         }
         out
     }
-}
-
-fn best(z: &[f32]) -> (u32, f32) {
-    let (mut top, mut second) = ((0, f32::NEG_INFINITY), f32::NEG_INFINITY);
-    for (i, x) in z.iter().enumerate() {
-        if *x > top.1 {
-            second = top.1;
-            top = (i as u32, *x);
-        } else if *x > second {
-            second = *x;
-        }
-    }
-    (top.0, top.1 - second)
 }

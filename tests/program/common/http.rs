@@ -27,7 +27,10 @@ pub(crate) struct Answer {
     pub(crate) finish: String,
     pub(crate) seed: u64,
     pub(crate) preemptions: u64,
+    pub(crate) prompt_tokens: u64,
+    pub(crate) cached_tokens: u64,
     pub(crate) completion_tokens: u64,
+    pub(crate) ttft_ms: f64,
 }
 
 /// Sends a request and gives the open connection, nothing of the answer read.
@@ -169,6 +172,9 @@ impl Reply {
             finish: choice["finish_reason"].as_str().unwrap().to_owned(),
             seed: body["coxswain"]["seed"].as_u64().unwrap(),
             preemptions: body["coxswain"]["preemptions"].as_u64().unwrap(),
+            ttft_ms: body["coxswain"]["ttft_ms"].as_f64().unwrap(),
+            prompt_tokens: body["usage"]["prompt_tokens"].as_u64().unwrap(),
+            cached_tokens: body["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap(),
             completion_tokens: body["usage"]["completion_tokens"].as_u64().unwrap(),
         }
     }

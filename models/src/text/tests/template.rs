@@ -72,3 +72,12 @@ fn messages_cannot_be_replaced_but_defaults_can() {
     });
     assert_eq!(render(&case).unwrap(), "0 False");
 }
+
+#[test]
+fn a_template_that_writes_without_end_is_stopped() {
+    let case = json!({"template": "{% for i in range(20000) %}{{ messages[0] }}{% endfor %}", "messages": ["ten thousand".repeat(1000)]});
+    assert_eq!(render(&case).unwrap_err().to_string(), "chat template: it writes more than 100 MB");
+    let loops = json!({"template": "{% for i in range(9999) %}{% for j in range(9999) %}{{ i * j }}{% endfor %}{% endfor %}"});
+    let stopped = render(&loops).unwrap_err().to_string();
+    assert!(stopped.contains("fuel"), "{stopped}");
+}
