@@ -4,6 +4,7 @@ use crate::attend::{Pool, Rows, Shape};
 use crate::config::Config;
 use crate::engine::EngineError;
 use crate::families::Llama;
+use crate::kernels::{self, Paged, Proof, Spec, Tuning};
 use crate::mlx::{Place, Res};
 use crate::packing::{Packing, Token};
 use crate::rope::Rope;
@@ -11,6 +12,7 @@ use crate::weights::{Loader, Source};
 use kv::{Step, StepRow};
 use mlx_rs::ops::indexing::take_axis;
 use mlx_rs::{Array, Dtype, ops};
+use std::rc::Rc;
 
 /// Weights, rotary constants and, once [`Model::make_pool`] was called, the pool.
 #[derive(Debug)]
@@ -20,6 +22,9 @@ pub struct Model {
     rope: Rope,
     pool: Pool,
     place: Place,
+    /// The kernel that decode rows are sent to.
+    paged: Option<Rc<Paged>>,
+    route: String,
 }
 
 /// What a pass leaves: hidden states `[T, hidden]` in packed order, and that order.
@@ -30,7 +35,7 @@ pub struct Passed {
 }
 
 impl Model {
-    /// Loads the weights; the pool has no block yet.
+    /// Loads the weights and, on a GPU, proves the kernel for decode rows; the pool has no block yet.
     pub fn load(config: Config, source: &dyn Source, dense: Option<crate::weights::Float>, place: Place) -> Result<Model, EngineError> {
         let float = match dense {
             Some(f) => f,
@@ -38,13 +43,31 @@ impl Model {
         };
         let family = Llama::load(&config, &Loader { source, dense, float, place })?;
         let rope = Rope::new(&config.rope, config.head_dim);
-        let pool = Pool::new(shape(&config, place), 0, family.dtype()).map_err(failed)?;
-        Ok(Model { config, family, rope, pool, place })
+        let shape = shape(&config, place);
+        let (paged, route) = paged(&shape, family.dtype());
+        let pool = Pool::new(shape, 0, family.dtype(), paged.clone()).map_err(failed)?;
+        Ok(Model { config, family, rope, pool, place, paged, route })
+    }
+
+    /// How decode rows read their keys, in one line, and why not otherwise.
+    pub fn route(&self) -> &str {
+        &self.route
+    }
+
+    /// Whether decode rows have a kernel that reads their keys in the pool; otherwise keys are gathered for every step.
+    pub fn has_paged_kernel(&self) -> bool {
+        self.paged.is_some()
+    }
+
+    /// Decode rows gather their keys from now on: to compare, before a pool is made.
+    pub fn gather_only(&mut self) {
+        self.paged = None;
+        self.route = "decode attention gathers keys: as asked for".to_owned();
     }
 
     /// Allocates the pool for blocks `1..=blocks`.
     pub fn make_pool(&mut self, blocks: u32) -> Result<(), EngineError> {
-        self.pool = Pool::new(shape(&self.config, self.place), blocks, self.family.dtype()).map_err(failed)?;
+        self.pool = Pool::new(shape(&self.config, self.place), blocks, self.family.dtype(), self.paged.clone()).map_err(failed)?;
         Ok(())
     }
 
@@ -82,7 +105,8 @@ impl Model {
         self.pool.copy_blocks(&step.copies)?;
         let ids = ids(&packing.tokens, previous)?;
         let angles = self.rope.angles(&packing.positions, self.family.dtype())?;
-        self.family.forward(&ids, &angles, &Rows::new(packing), &mut self.pool)
+        let rows = Rows::new(step, packing, &self.pool)?;
+        self.family.forward(&ids, &angles, &rows, &mut self.pool)
     }
 
     /// Logits `[R, vocab]` f32 of the packed tokens at these indices.
@@ -94,6 +118,20 @@ impl Model {
 
 fn shape(c: &Config, place: Place) -> Shape {
     Shape { heads: c.heads as i32, kv_heads: c.kv_heads as i32, head_dim: c.head_dim as i32, windows: c.windows.clone(), place }
+}
+
+/// The kernel for decode rows, if it is for this place and gives what MLX gives; and a line that says so or why not.
+fn paged(s: &Shape, dtype: Dtype) -> (Option<Rc<Paged>>, String) {
+    if s.place == Place::Cpu {
+        return (None, "decode attention gathers keys: the kernel is for GPUs".to_owned());
+    }
+    let spec = Spec { heads: s.heads, kv_heads: s.kv_heads, head_dim: s.head_dim, dtype };
+    match Tuning::of(&spec).and_then(|t| kernels::prove(spec, t)) {
+        Ok(Proof { paged, error }) => {
+            (Some(Rc::new(paged)), format!("decode attention by the paged kernel: {error:.2} of the rounding allowed, against MLX's own"))
+        }
+        Err(why) => (None, format!("decode attention gathers keys: {why}")),
+    }
 }
 
 /// Ids `[T]`: those known here, and those that only the device knows yet.
