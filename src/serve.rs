@@ -102,6 +102,7 @@ fn opener(args: &Args, path: PathBuf) -> actors::Opener {
     let open = OpenOptions { path, name: args.name.clone(), device: args.placing.device(), dtype: args.placing.dtype() };
     Box::new(move || {
         let opened = Opened::open(&open)?;
+        tracing::info!("{}", opened.route());
         let context = opened.context().min(context.unwrap_or(u32::MAX));
         let blocks = budget::blocks(&opened, &Wanted { spec, batch, step_tokens, context }, &open.path)?;
         Ok(Box::new(opened.into_engine(blocks, context, deterministic)?) as Box<dyn Engine>)

@@ -1,6 +1,8 @@
 //! Time of a decode step at a fixed context, the engine's own loop without HTTP: medians, tokens a second, peak memory.
 //!
-//! usage: decode MODEL [cpu|gpu|auto] [ROWS,…] [CONTEXT] [STEPS]        for example: decode ~/model gpu 1,8,32 512 30
+//! usage: decode MODEL [cpu|gpu|auto] [ROWS,…] [CONTEXT] [STEPS] [best|gather]        for example: decode ~/model gpu 1,8,32 512 30
+//!
+//! `gather`: decode rows gather their keys even where a kernel could read them in the pool.
 
 use kv::step::BLOCK_TOKENS;
 use kv::{BlockId, Draw, Input, Sampling, SeqId, Step, StepId, StepRow};
@@ -21,17 +23,27 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let rows: Vec<u32> = arg(2, "1,8,16").split(',').map(str::parse).collect::<Result<_, _>>()?;
     let (context, steps): (u32, u32) = (arg(3, "512").parse()?, arg(4, "30").parse()?);
-    let path = args.first().ok_or("usage: decode MODEL [cpu|gpu|auto] [ROWS,…] [CONTEXT] [STEPS]")?.into();
+    let path = args.first().ok_or("usage: decode MODEL [cpu|gpu|auto] [ROWS,…] [CONTEXT] [STEPS] [best|gather]")?.into();
     let began = Instant::now();
-    let opened = Opened::open(&OpenOptions { path, name: None, device, dtype: None })?;
+    let mut opened = Opened::open(&OpenOptions { path, name: None, device, dtype: None })?;
+    match arg(5, "best").as_str() {
+        "best" => {}
+        "gather" => opened.gather_only(),
+        other => return Err(format!("{other}: best and gather are possible").into()),
+    }
+    println!("{}", opened.route());
     println!("loaded {:.1} GB in {:.1} s", opened.weight_bytes() as f64 / 1e9, began.elapsed().as_secs_f64());
     let most = rows.iter().max().copied().unwrap_or(1);
     let blocks = most * (context + steps + 1).div_ceil(BLOCK_TOKENS);
     let mut bench = Bench { engine: opened.into_engine(blocks, context + steps + 1, false)?, per_row: blocks / most, id: 0 };
     for n in rows {
         let (ms, launch) = bench.decode(n, context, steps)?;
-        let peak = bench.engine.memory().peak as f64 / 1e9;
-        println!("rows {n:3}  context {context}  {ms:8.2} ms a step ({launch:.2} to launch it)  {:8.1} tok/s  peak {peak:.1} GB", f64::from(n) * 1e3 / ms);
+        let memory = bench.engine.memory();
+        let (peak, active) = (memory.peak as f64 / 1e9, memory.active as f64 / 1e9);
+        let rate = f64::from(n) * 1e3 / ms;
+        println!(
+            "rows {n:3}  context {context}  {ms:8.2} ms a step ({launch:.2} to launch it)  {rate:8.1} tok/s  peak {peak:.2} GB, {active:.2} GB between steps"
+        );
     }
     Ok(())
 }
@@ -59,6 +71,8 @@ impl Bench {
                 self.engine.finish()?;
             }
         }
+        // The peak that is shown is that of decoding.
+        mlx_rs::memory::reset_peak_memory().map_err(|e| EngineError::Step(e.what().to_owned()))?;
         let first = (0..rows).map(|row| self.row(row, Input::Tokens(vec![7 + row]), context, Some(1))).collect();
         self.launch(first)?;
         let (mut times, mut launches) = (Vec::new(), Vec::new());

@@ -37,7 +37,7 @@ pub fn choose(choice: DeviceChoice) -> Result<Place, String> {
     Ok(place)
 }
 
-fn gpu_available() -> bool {
+pub(crate) fn gpu_available() -> bool {
     let mut yes = false;
     // SAFETY: the device handle is made and freed here, and `yes` outlives the call.
     let status = unsafe {

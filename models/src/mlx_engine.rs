@@ -102,17 +102,28 @@ impl Opened {
         self.place
     }
 
+    /// How decode rows read their keys, in one line.
+    pub fn route(&self) -> &str {
+        self.model.route()
+    }
+
+    /// Decode rows gather their keys instead of using a kernel of this crate: to compare.
+    pub fn gather_only(&mut self) {
+        self.model.gather_only();
+    }
+
     /// The model alone, for checking logits.
     pub fn into_model(self) -> Model {
         self.model
     }
 
-    /// Most bytes that a step needs beside weights and pool: activations of `tokens` tokens, keys and values gathered for
-    /// `rows` rows of `context` positions in one layer, and logits of `rows` rows.
+    /// Most bytes that a step needs beside weights and pool: activations of `tokens` tokens, keys and values gathered in one layer
+    /// (of `rows` rows of `context` positions, or of one where a kernel reads decode rows' keys in the pool), and logits of `rows` rows.
     pub fn workspace_bytes(&self, tokens: u32, rows: u32, context: u32) -> u64 {
         let c = &self.model.config;
         let activations = u64::from(tokens) * (8 * c.hidden + 4 * c.intermediate + 4 * c.heads * c.head_dim) as u64 * 4;
-        let gathered = 4 * u64::from(context) * u64::from(rows) * (c.kv_heads * c.head_dim) as u64 * 4;
+        let gathering = if self.model.has_paged_kernel() { 1 } else { rows };
+        let gathered = 4 * u64::from(context) * u64::from(gathering) * (c.kv_heads * c.head_dim) as u64 * 4;
         activations + gathered + 4 * u64::from(rows) * c.vocab as u64 * 4
     }
 
@@ -138,7 +149,7 @@ impl Opened {
 
 impl MlxEngine {
     fn pass(&mut self, step: &Step, packing: Packing, previous: Option<&Array>) -> Result<Part, EngineError> {
-        let passed = self.model.pass(packing, previous)?;
+        let passed = self.model.pass(step, packing, previous)?;
         let p = &passed.packing;
         let draws: Vec<&Draw> = p.drawing.iter().filter_map(|i| step.rows[*i].draw.as_ref()).collect();
         let drawn = if draws.is_empty() { None } else { Some(sample::draw(&self.model.logits(&passed, &p.last)?, &draws).map_err(failed)?) };

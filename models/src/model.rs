@@ -4,6 +4,7 @@ use crate::attend::{Pool, Rows, Shape};
 use crate::config::Config;
 use crate::engine::EngineError;
 use crate::families::Llama;
+use crate::kernels::{self, Paged, Proof, Spec, Tuning};
 use crate::mlx::{Place, Res};
 use crate::packing::{Packing, Token};
 use crate::rope::Rope;
@@ -13,6 +14,7 @@ use kv::{BlockId, Input, SeqId, Step, StepId, StepRow};
 use mlx_rs::ops::indexing::{IndexOp, take_axis};
 use mlx_rs::{Array, Dtype, ops};
 use std::iter::repeat_n;
+use std::rc::Rc;
 
 /// Weights, rotary constants and, once [`Model::make_pool`] was called, the pool.
 #[derive(Debug)]
@@ -22,6 +24,9 @@ pub struct Model {
     rope: Rope,
     pool: Pool,
     place: Place,
+    /// The kernel that decode rows are sent to.
+    paged: Option<Rc<Paged>>,
+    route: String,
     /// Some: every pass has this many tokens.
     width: Option<u32>,
 }
@@ -39,7 +44,7 @@ pub struct Passed {
 }
 
 impl Model {
-    /// Loads the weights; the pool has no block yet.
+    /// Loads the weights and, on a GPU, proves the kernel for decode rows; the pool has no block yet.
     pub fn load(config: Config, source: &dyn Source, dense: Option<crate::weights::Float>, place: Place) -> Result<Model, EngineError> {
         let float = match dense {
             Some(f) => f,
@@ -47,13 +52,31 @@ impl Model {
         };
         let family = Llama::load(&config, &Loader { source, dense, float, place })?;
         let rope = Rope::new(&config.rope, config.head_dim);
-        let pool = Pool::new(shape(&config, place), 0, family.dtype()).map_err(failed)?;
-        Ok(Model { config, family, rope, pool, place, width: None })
+        let shape = shape(&config, place);
+        let (paged, route) = paged(&shape, family.dtype());
+        let pool = Pool::new(shape, 0, family.dtype(), paged.clone()).map_err(failed)?;
+        Ok(Model { config, family, rope, pool, place, paged, route, width: None })
+    }
+
+    /// How decode rows read their keys, in one line, and why not otherwise.
+    pub fn route(&self) -> &str {
+        &self.route
+    }
+
+    /// Whether decode rows have a kernel that reads their keys in the pool; otherwise keys are gathered for every step.
+    pub fn has_paged_kernel(&self) -> bool {
+        self.paged.is_some()
+    }
+
+    /// Decode rows gather their keys from now on: to compare, before a pool is made.
+    pub fn gather_only(&mut self) {
+        self.paged = None;
+        self.route = "decode attention gathers keys: as asked for".to_owned();
     }
 
     /// Allocates the pool for blocks `1..=blocks`.
     pub fn make_pool(&mut self, blocks: u32) -> Result<(), EngineError> {
-        self.pool = Pool::new(shape(&self.config, self.place), blocks, self.family.dtype()).map_err(failed)?;
+        self.pool = Pool::new(shape(&self.config, self.place), blocks, self.family.dtype(), self.paged.clone()).map_err(failed)?;
         Ok(())
     }
 
@@ -96,18 +119,19 @@ impl Model {
         self.pool.copy_blocks(&step.copies).map_err(failed)
     }
 
-    /// Builds the graph of one pass. `previous` are the tokens that the step before drew, `[R]`.
-    pub fn pass(&mut self, packing: Packing, previous: Option<&Array>) -> Result<Passed, EngineError> {
-        let hidden = self.run(&packing, previous).map_err(failed)?;
+    /// Builds the graph of one of a step's passes. `previous` are the tokens that the step before drew, `[R]`.
+    pub fn pass(&mut self, step: &Step, packing: Packing, previous: Option<&Array>) -> Result<Passed, EngineError> {
+        let hidden = self.run(step, &packing, previous).map_err(failed)?;
         Ok(Passed { hidden, packing })
     }
 
-    fn run(&mut self, packing: &Packing, previous: Option<&Array>) -> Res<Array> {
+    fn run(&mut self, step: &Step, packing: &Packing, previous: Option<&Array>) -> Res<Array> {
         let nobody = packing.width.map_or(0, |w| w as usize - packing.tokens.len());
         let tokens: Vec<Token> = packing.tokens.iter().copied().chain(repeat_n(Token::Id(0), nobody)).collect();
         let positions: Vec<u32> = packing.positions.iter().copied().chain(repeat_n(0, nobody)).collect();
         let angles = self.rope.angles(&positions, self.family.dtype())?;
-        self.family.forward(&ids(&tokens, previous)?, &angles, &Rows::new(packing), &mut self.pool)
+        let rows = Rows::new(step, packing, &self.pool)?;
+        self.family.forward(&ids(&tokens, previous)?, &angles, &rows, &mut self.pool)
     }
 
     /// Logits `[R, vocab]` f32 of the packed tokens at these indices.
@@ -142,7 +166,7 @@ impl Model {
         let token = |seq| StepRow { seq: SeqId(seq), input: Input::Tokens(vec![1]), start: 0, table: vec![BlockId(1)], draw: None };
         let step = Step { id: StepId(0), copies: Vec::new(), rows: (0..u64::from(width)).map(token).collect() };
         for packing in self.passes(&step, &[])? {
-            let passed = self.pass(packing, None)?;
+            let passed = self.pass(&step, packing, None)?;
             let logits = self.logits(&passed, &(0..width).collect::<Vec<u32>>())?;
             let alike = logits.index(..1).eq(&logits).and_then(|same| same.all(None)).map_err(failed)?;
             if !alike.try_item_exact::<bool>().map_err(|e| EngineError::Step(e.to_string()))? {
@@ -155,6 +179,20 @@ impl Model {
 
 fn shape(c: &Config, place: Place) -> Shape {
     Shape { heads: c.heads as i32, kv_heads: c.kv_heads as i32, head_dim: c.head_dim as i32, windows: c.windows.clone(), place }
+}
+
+/// The kernel for decode rows, if it is for this place and gives what MLX gives; and a line that says so or why not.
+fn paged(s: &Shape, dtype: Dtype) -> (Option<Rc<Paged>>, String) {
+    if s.place == Place::Cpu {
+        return (None, "decode attention gathers keys: the kernel is for GPUs".to_owned());
+    }
+    let spec = Spec { heads: s.heads, kv_heads: s.kv_heads, head_dim: s.head_dim, dtype };
+    match Tuning::of(&spec).and_then(|t| kernels::prove(spec, t)) {
+        Ok(Proof { paged, error }) => {
+            (Some(Rc::new(paged)), format!("decode attention by the paged kernel: {error:.2} of the rounding allowed, against MLX's own"))
+        }
+        Err(why) => (None, format!("decode attention gathers keys: {why}")),
+    }
 }
 
 /// Ids `[T]`: those known here, and those that only the device knows yet.

@@ -1,8 +1,10 @@
 //! A step laid out for the device: which token goes where, worked out on plain numbers before any array exists.
 //!
-//! Decode rows come first, longest first, in groups of similar length, then one chunk a prefilling row. No token stands for
-//! nobody: only the *keys* of a decode group are padded, and they point at slot 0, whose block is never handed out.
+//! Decode rows come first, longest first, then one chunk a prefilling row. No token stands for nobody: only the *keys* of decode
+//! rows are padded, and they point at slot 0 or block 0, which is never handed out. How decode rows find their keys depends on who
+//! reads them: [`groups`] names every slot, for keys that are gathered; [`tables`] names blocks, for a kernel that reads the pool.
 
+use crate::tiles;
 use kv::step::BLOCK_TOKENS;
 use kv::{Input, Step, StepRow};
 
@@ -16,8 +18,8 @@ pub struct Packing {
     pub positions: Vec<u32>,
     /// Where each token's K and V go: block × 32 + offset.
     pub slots: Vec<u32>,
-    /// Decode rows that attend together; they are the first tokens.
-    pub decode: Vec<DecodeGroup>,
+    /// So many tokens, the first ones, attend each for itself: those of decode rows.
+    pub decode: usize,
     /// Chunks, in order, after the decode tokens.
     pub chunks: Vec<Chunk>,
     /// Packed index of each drawing row's last token, in the order of `drawing`.
@@ -47,13 +49,22 @@ pub struct DecodeGroup {
     pub slots: Vec<u32>,
 }
 
+/// Decode rows by their blocks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tables {
+    /// Keys of each row, its own token included.
+    pub lengths: Vec<u32>,
+    /// Block numbers `[rows, blocks of the longest]`, padded with 0.
+    pub blocks: Vec<u32>,
+}
+
 impl DecodeGroup {
-    pub(crate) fn new(first: u32, width: u32) -> DecodeGroup {
+    fn new(first: u32, width: u32) -> DecodeGroup {
         DecodeGroup { first, lengths: Vec::new(), width, slots: Vec::new() }
     }
 
     /// Adds the row's token that has `length` keys.
-    pub(crate) fn push(&mut self, row: &StepRow, length: u32) {
+    fn push(&mut self, row: &StepRow, length: u32) {
         self.lengths.push(length);
         self.slots.extend(slots(row, 0..length));
         self.slots.resize(self.lengths.len() * self.width as usize, 0);
@@ -98,7 +109,7 @@ impl Packing {
         }
         p.drawing = (0..step.rows.len()).filter(|i| step.rows[*i].draw.is_some()).collect();
         p.last = p.drawing.iter().map(|i| last_of[*i]).collect();
-        p.decode = groups(step, &decode);
+        p.decode = decode.len();
         Ok(p)
     }
 }
@@ -128,21 +139,42 @@ fn chunk(row: &StepRow, first: u32) -> Chunk {
     Chunk { first, count, start: row.start, slots: slots(row, 0..row.start + count).collect() }
 }
 
-/// Cuts the rows, longest first, wherever the next one would be mostly padding.
-fn groups(step: &Step, decode: &[usize]) -> Vec<DecodeGroup> {
+/// Those tokens of a step laid out as `p` that attend for themselves, with their rows and how many keys each has.
+fn alone<'a>(step: &'a Step, p: &'a Packing) -> impl Iterator<Item = (&'a StepRow, u32)> {
+    p.owners[..p.decode].iter().zip(&p.positions).map(|(row, position)| (&step.rows[*row], position + 1))
+}
+
+/// Decode rows of a step laid out as `p`, in groups that attend together: cut, longest first, wherever the next one would be mostly
+/// padding, or, in a pass of fixed width, wherever a token's own position says.
+pub fn groups(step: &Step, p: &Packing) -> Vec<DecodeGroup> {
     let mut out: Vec<DecodeGroup> = Vec::new();
-    for (at, row) in (0..).zip(decode.iter().map(|i| &step.rows[*i])) {
-        let length = row.start + 1;
-        match out.last_mut().filter(|g| f64::from(length) >= f64::from(g.width) * GROUP_SHARE) {
-            Some(group) => group.push(row, length),
-            None => {
-                let mut group = DecodeGroup::new(at, length);
-                group.push(row, length);
-                out.push(group);
-            }
+    for (at, (row, length)) in (0..).zip(alone(step, p)) {
+        let (width, fits): (u32, fn(u32, u32) -> bool) = match p.width {
+            Some(_) => (length.next_multiple_of(tiles::KEYS), |width, of| width == of),
+            None => (length, |width, of| f64::from(width) >= f64::from(of) * GROUP_SHARE),
+        };
+        if !out.last().is_some_and(|g| fits(width, g.width)) {
+            out.push(DecodeGroup::new(at, width));
+        }
+        if let Some(group) = out.last_mut() {
+            group.push(row, length);
         }
     }
     out
+}
+
+/// Decode rows of a step laid out as `p`, by their blocks.
+pub fn tables(step: &Step, p: &Packing) -> Tables {
+    let lengths: Vec<u32> = alone(step, p).map(|(_, length)| length).collect();
+    let width = lengths.iter().max().map_or(0, |l| l.div_ceil(BLOCK_TOKENS)) as usize;
+    let mut blocks = vec![0; width * lengths.len()];
+    for (n, (row, length)) in alone(step, p).enumerate() {
+        let used = length.div_ceil(BLOCK_TOKENS) as usize;
+        for (cell, block) in blocks[n * width..].iter_mut().zip(&row.table[..used]) {
+            *cell = block.0;
+        }
+    }
+    Tables { lengths, blocks }
 }
 
 #[cfg(test)]
@@ -154,27 +186,35 @@ mod tests {
         StepRow { seq: SeqId(seq), input, start, table: table.iter().map(|b| BlockId(*b)).collect(), draw: None }
     }
 
+    fn step(rows: Vec<StepRow>) -> Step {
+        Step { id: StepId(1), copies: Vec::new(), rows }
+    }
+
     fn pack(rows: Vec<StepRow>) -> Result<Packing, String> {
-        Packing::of(&Step { id: StepId(1), copies: Vec::new(), rows }, |r| (r.seq == SeqId(9)).then_some(4))
+        Packing::of(&step(rows), |r| (r.seq == SeqId(9)).then_some(4))
     }
 
     #[test]
     fn decode_rows_come_first_and_longest_first() {
-        let p = pack(vec![row(1, Input::Tokens(vec![7, 8, 9]), 0, &[5]), row(2, Input::Tokens(vec![10]), 3, &[2]), row(9, Input::FromPrevious, 33, &[1, 4])])
-            .unwrap();
+        let rows = vec![row(1, Input::Tokens(vec![7, 8, 9]), 0, &[5]), row(2, Input::Tokens(vec![10]), 3, &[2]), row(9, Input::FromPrevious, 33, &[1, 4, 6])];
+        let p = pack(rows.clone()).unwrap();
         assert_eq!(p.owners, [2, 1, 0, 0, 0]);
         assert_eq!(p.tokens, [Token::Previous(4), Token::Id(10), Token::Id(7), Token::Id(8), Token::Id(9)]);
         assert_eq!(p.positions, [33, 3, 0, 1, 2]);
         assert_eq!(p.slots, [4 * 32 + 1, 2 * 32 + 3, 160, 161, 162]);
-        assert_eq!(p.decode.len(), 2, "4 keys beside 34 would be mostly padding");
-        assert_eq!(p.decode[1], DecodeGroup { first: 1, lengths: vec![4], width: 4, slots: vec![64, 65, 66, 67] });
+        assert_eq!(p.decode, 2);
+        let groups = groups(&step(rows.clone()), &p);
+        assert_eq!(groups.len(), 2, "4 keys beside 34 would be mostly padding");
+        assert_eq!(groups[1], DecodeGroup { first: 1, lengths: vec![4], width: 4, slots: vec![64, 65, 66, 67] });
+        assert_eq!(tables(&step(rows), &p), Tables { lengths: vec![34, 4], blocks: vec![1, 4, 2, 0] }, "a block that has no key yet is not named");
         assert_eq!(p.chunks, [Chunk { first: 2, count: 3, start: 0, slots: vec![160, 161, 162] }]);
     }
 
     #[test]
     fn similar_lengths_share_a_group_and_padding_points_at_slot_zero() {
-        let p = pack(vec![row(1, Input::Tokens(vec![1]), 3, &[1]), row(2, Input::Tokens(vec![2]), 2, &[3])]).unwrap();
-        assert_eq!(p.decode, [DecodeGroup { first: 0, lengths: vec![4, 3], width: 4, slots: vec![32, 33, 34, 35, 96, 97, 98, 0] }]);
+        let rows = vec![row(1, Input::Tokens(vec![1]), 3, &[1]), row(2, Input::Tokens(vec![2]), 2, &[3])];
+        let p = pack(rows.clone()).unwrap();
+        assert_eq!(groups(&step(rows), &p), [DecodeGroup { first: 0, lengths: vec![4, 3], width: 4, slots: vec![32, 33, 34, 35, 96, 97, 98, 0] }]);
     }
 
     #[test]
@@ -182,6 +222,7 @@ mod tests {
         let p = pack(vec![row(1, Input::Tokens(vec![1, 2]), 31, &[6, 2])]).unwrap();
         assert_eq!(p.chunks[0].slots.len(), 33);
         assert_eq!(p.chunks[0].slots[31..], [6 * 32 + 31, 2 * 32]);
+        assert_eq!(p.decode, 0);
     }
 
     #[test]

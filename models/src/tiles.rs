@@ -7,7 +7,7 @@
 //! after a preemption, read from a shared prefix or not. What is left to assume, that a matrix product does to each of its rows
 //! the same, [`crate::model::Model::keep_shape`] looks at when the model is loaded.
 
-use crate::packing::{DecodeGroup, Packing, Token, check, known, slots};
+use crate::packing::{Packing, Token, check, known, slots};
 use kv::{Input, Step, StepRow};
 use std::cmp::Reverse;
 
@@ -45,13 +45,7 @@ fn pass(step: &Step, cells: &mut [Cell], width: u32) -> Packing {
         p.tokens.push(cell.token);
         p.positions.push(cell.position);
         p.slots.extend(slots(row, cell.position..cell.position + 1));
-        let keys = (cell.position + 1).next_multiple_of(KEYS);
-        if p.decode.last().is_none_or(|g| g.width != keys) {
-            p.decode.push(DecodeGroup::new(at, keys));
-        }
-        if let Some(group) = p.decode.last_mut() {
-            group.push(row, cell.position + 1);
-        }
+        p.decode += 1;
         if row.draw.is_some() && cell.position + 1 == row.start + row.input.count() {
             p.drawing.push(cell.row);
             p.last.push(at);
@@ -63,6 +57,7 @@ fn pass(step: &Step, cells: &mut [Cell], width: u32) -> Packing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packing::groups;
     use kv::{BlockId, Draw, Sampling, SeqId, StepId};
 
     fn row(seq: u64, input: Input, start: u32, draw: bool) -> StepRow {
@@ -72,13 +67,17 @@ mod tests {
         StepRow { seq: SeqId(seq), input, start, table, draw: draw.then_some(Draw { sampling, index: 0, banned: Vec::new() }) }
     }
 
-    fn tiled(rows: Vec<StepRow>) -> Vec<Packing> {
-        of(&Step { id: StepId(1), copies: Vec::new(), rows }, |_| Some(5), 4).unwrap()
+    fn step(rows: Vec<StepRow>) -> Step {
+        Step { id: StepId(1), copies: Vec::new(), rows }
+    }
+
+    fn tiled(step: &Step) -> Vec<Packing> {
+        of(step, |_| Some(5), 4).unwrap()
     }
 
     #[test]
     fn every_token_is_in_one_pass_and_what_it_attends_to_is_written_by_then() {
-        let passes = tiled(vec![row(1, Input::Tokens((0..6).collect()), 126, true), row(2, Input::FromPrevious, 3, true)]);
+        let passes = tiled(&step(vec![row(1, Input::Tokens((0..6).collect()), 126, true), row(2, Input::FromPrevious, 3, true)]));
         let positions: Vec<&[u32]> = passes.iter().map(|p| &p.positions[..]).collect();
         assert_eq!(positions, [&[129, 128, 127, 126][..], &[131, 130, 3]]);
         assert_eq!(passes[1].owners, [0, 0, 1]);
@@ -90,10 +89,11 @@ mod tests {
 
     #[test]
     fn keys_follow_from_the_position_alone() {
-        let p = &tiled(vec![row(1, Input::Tokens((0..4).collect()), 126, false)])[0];
-        let groups: Vec<(u32, u32, &[u32])> = p.decode.iter().map(|g| (g.first, g.width, &g.lengths[..])).collect();
+        let step = step(vec![row(1, Input::Tokens((0..4).collect()), 126, false)]);
+        let made = groups(&step, &tiled(&step)[0]);
+        let groups: Vec<(u32, u32, &[u32])> = made.iter().map(|g| (g.first, g.width, &g.lengths[..])).collect();
         assert_eq!(groups, [(0, 256, &[130, 129][..]), (2, 128, &[128, 127])]);
-        assert_eq!(p.decode[1].slots.len(), 256);
-        assert_eq!(p.decode[1].slots[254..], [11 * 32 + 3 * 32 + 30, 0], "126 is the last key of the second; padding points at slot 0");
+        assert_eq!(made[1].slots.len(), 256);
+        assert_eq!(made[1].slots[254..], [11 * 32 + 3 * 32 + 30, 0], "126 is the last key of the second; padding points at slot 0");
     }
 }

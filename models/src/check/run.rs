@@ -96,7 +96,7 @@ pub fn logits(model: &mut Model, step: &Step) -> Result<Vec<Vec<f32>>, EngineErr
     let mut out: Vec<Vec<f32>> = step.rows.iter().map(|r| vec![0.0; r.input.count() as usize * vocab]).collect();
     model.copy(step)?;
     for packing in model.passes(step, &[])? {
-        let passed = model.pass(packing, None)?;
+        let passed = model.pass(step, packing, None)?;
         let p = &passed.packing;
         let logits = model.logits(&passed, &(0..p.owners.len() as u32).collect::<Vec<u32>>())?;
         logits.eval().map_err(failed)?;

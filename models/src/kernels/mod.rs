@@ -1,0 +1,17 @@
+//! Kernels of our own, where MLX has none that does what continuous batching needs: attention over a paged pool, and writing into it.
+//!
+//! The bodies (`attend.inc`, `merge.inc`, `store.inc`) are written once, in what CUDA C++ and Metal have in common; `cuda.h` and `metal.h` supply
+//! the rest, and `tests/paged/host.h` does so for plain C++, which is how the bodies are tested without a GPU. MLX compiles them
+//! when they are first used. [`prove`] then holds them against MLX's own operations on the device at hand, and whoever asks
+//! for them gets the reason instead where that fails.
+
+mod paged;
+mod plan;
+mod proof;
+mod raw;
+mod source;
+
+pub use paged::{Batch, Paged, Slots};
+pub use plan::{Plan, SPLITS_MAX, Spec, Tuning};
+pub use proof::{Proof, prove};
+pub use source::bodies;

@@ -1,0 +1,114 @@
+//! The text of the kernels, put together for the backend that this build is for.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+const ATTEND: &str = include_str!("attend.inc");
+const MERGE: &str = include_str!("merge.inc");
+const STORE: &str = include_str!("store.inc");
+
+#[cfg(target_os = "macos")]
+const PRELUDE: (&str, &str) = (include_str!("metal.h"), include_str!("metal_ids.inc"));
+#[cfg(not(target_os = "macos"))]
+const PRELUDE: (&str, &str) = (include_str!("cuda.h"), include_str!("cuda_ids.inc"));
+
+/// One of the kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Attention of rows that one threadgroup reads whole.
+    Whole,
+    /// Attention of a part of a row's keys.
+    Part,
+    /// Parts into outputs.
+    Merge,
+    /// New keys and values into the pools.
+    Store,
+}
+
+impl Kind {
+    pub(super) fn inputs(self) -> &'static [&'static str] {
+        match self {
+            Kind::Whole | Kind::Part => &["q", "k_pool", "v_pool", "table", "lengths", "params", "after"],
+            Kind::Store => &["k", "v", "k_pool", "v_pool", "slots", "before"],
+            Kind::Merge => &["part", "stat", "lengths", "params"],
+        }
+    }
+
+    pub(super) fn outputs(self) -> &'static [&'static str] {
+        match self {
+            Kind::Whole | Kind::Merge => &["out"],
+            Kind::Part => &["part", "stat"],
+            Kind::Store => &["done"],
+        }
+    }
+}
+
+/// What MLX needs to compile a kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Text {
+    /// Has a hash of the text in it: MLX keeps compiled kernels by name, on disk too, and does not look at their text again.
+    pub(super) name: String,
+    pub(super) header: String,
+    pub(super) source: String,
+}
+
+impl Text {
+    pub(super) fn of(kind: Kind) -> Text {
+        let (header, ids) = PRELUDE;
+        let (body, what) = match kind {
+            Kind::Whole => (ATTEND, "whole"),
+            Kind::Part => (ATTEND, "part"),
+            Kind::Merge => (MERGE, "merge"),
+            Kind::Store => (STORE, "store"),
+        };
+        let header = bare(header) + if kind == Kind::Whole { "#define COX_WHOLE 1\n" } else { "#define COX_WHOLE 0\n" };
+        let source = bare(ids) + &bare(body);
+        let mut hash = DefaultHasher::new();
+        (&header, &source).hash(&mut hash);
+        Text { name: format!("coxswain_{what}_{:016x}", hash.finish()), header, source }
+    }
+}
+
+/// The bodies as they stand (attention, merging, storing), for tests that compile them with a prelude of their own.
+pub fn bodies() -> [&'static str; 3] {
+    [ATTEND, MERGE, STORE]
+}
+
+/// Without comments and indentation: MLX copies the text at every call.
+fn bare(text: &str) -> String {
+    let lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with("//"));
+    lines.map(|l| format!("{l}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Kind; 4] = [Kind::Whole, Kind::Part, Kind::Merge, Kind::Store];
+
+    #[test]
+    fn every_name_that_a_body_uses_is_given_to_it_and_no_other_argument_appears() {
+        for kind in ALL {
+            let text = Text::of(kind);
+            for name in kind.inputs().iter().chain(kind.outputs()) {
+                // These two order launches and hold nothing to read.
+                let used = [format!(" {name}["), format!("({name},"), format!(", {name})")].iter().any(|u| text.source.contains(u))
+                    || text.source.contains(&format!("\n{name}["));
+                assert!(used || text.source.contains(&format!("({name}[")) || ["after", "before"].contains(name), "{kind:?} does not use {name}");
+                // MLX passes an input's shape, strides or rank when it finds such a name.
+                for more in ["_shape", "_strides", "_ndim"] {
+                    let named = text.source.contains(&format!("{name}{more}"));
+                    let meant = more == "_strides" && ["q", "k", "v"].contains(name);
+                    assert_eq!(named, meant, "{kind:?}: {name}{more}");
+                }
+            }
+            assert!(!text.source.contains("//"));
+        }
+    }
+
+    #[test]
+    fn a_name_belongs_to_one_text() {
+        let names = ALL.map(|k| Text::of(k).name);
+        assert_eq!(names.iter().collect::<std::collections::BTreeSet<_>>().len(), ALL.len());
+        assert!(names.iter().all(|n| n.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')), "{names:?}");
+    }
+}

@@ -1,0 +1,111 @@
+// Runs one case of the kernels on the CPU: reads a header and arrays from stdin, writes the output to stdout.
+#include "host.h"
+
+struct Ids {
+  int lane, warp, x, y, z;
+};
+#define IDS \
+  const int lane = ids.lane, warp = ids.warp, group_x = ids.x, group_y = ids.y, group_z = ids.z; \
+  (void)lane, (void)warp, (void)group_x, (void)group_y, (void)group_z;
+
+#define COX_WHOLE 1
+template <typename T, int D, int HEADS, int KV_HEADS, int PARTS, int LANES, int DEEP, int WARPS>
+void whole(const T* q, const int64_t* q_strides, const T* k_pool, const T* v_pool, const uint32_t* table, const uint32_t* lengths,
+           const uint32_t* params, T* out, Ids ids) {
+  IDS
+#include "attend.inc"
+}
+#undef COX_WHOLE
+#define COX_WHOLE 0
+template <typename T, int D, int HEADS, int KV_HEADS, int PARTS, int LANES, int DEEP, int WARPS>
+void attend_part(const T* q, const int64_t* q_strides, const T* k_pool, const T* v_pool, const uint32_t* table,
+                 const uint32_t* lengths, const uint32_t* params, float* part, float* stat, Ids ids) {
+  IDS
+#include "attend.inc"
+}
+template <typename T, int D, int HEADS, int WARPS>
+void merge(const float* part, const float* stat, const uint32_t* lengths, const uint32_t* params, T* out, Ids ids) {
+  IDS
+#include "merge.inc"
+}
+
+template <typename T, int D, int KV_HEADS, int WARPS>
+void store(const T* k, const int64_t* k_strides, const T* v, const int64_t* v_strides, const T* k_pool, const T* v_pool,
+           const uint32_t* slots, uint32_t* done, Ids ids) {
+  IDS
+#include "store.inc"
+}
+
+template <typename X>
+std::vector<X> take(size_t count) {
+  std::vector<X> v(count);
+  if (std::fread(v.data(), sizeof(X), count, stdin) != count) fail("the input is too short");
+  return v;
+}
+
+// Every threadgroup of a grid, in random order.
+template <typename F>
+void launch(int x, int y, int z, int warps, F kernel) {
+  std::vector<int> order(size_t(x) * y * z);
+  for (size_t i = 0; i < order.size(); i++) order[i] = int(i);
+  std::shuffle(order.begin(), order.end(), dice);
+  for (int i : order) {
+    run_group(warps, [&](int at) { kernel(Ids{at % 32, at / 32, i % x, i / x % y, i / x / y}); });
+  }
+}
+
+// The header: rows, slots, width, chunk, window, splits, extra heads in a row of q. With no splits, the first heads of q are K and the
+// next ones V, to be stored where `lengths` says, and both pools are given back.
+template <typename T, int D, int HEADS, int KV_HEADS, int PARTS, int LANES, int DEEP, int WARPS>
+void run() {
+  const auto head = take<uint32_t>(7);
+  const int rows = head[0], splits = head[5];
+  const size_t slots = head[1], width = head[2], line = HEADS + head[6];
+  const auto q = take<T>(rows * line * D);
+  auto k = take<T>(slots * KV_HEADS * D), v = take<T>(slots * KV_HEADS * D);
+  const auto table = take<uint32_t>(rows * width), lengths = take<uint32_t>(rows);
+  pools[0] = reinterpret_cast<const char*>(k.data());
+  pools[1] = reinterpret_cast<const char*>(v.data());
+  pool_bytes = k.size() * sizeof(T);
+  const int64_t strides[3] = {int64_t(line) * D, D, 1};
+  const uint32_t params[4] = {head[3], head[4], head[5], head[2]};
+  if (splits == 0) {
+    constexpr int STORE = 8;
+    uint32_t done = 7;
+    launch((KV_HEADS * D + STORE * 32 - 1) / (STORE * 32), rows, 1, STORE, [&](Ids ids) {
+      store<T, D, KV_HEADS, STORE>(q.data(), strides, q.data() + KV_HEADS * D, strides, k.data(), v.data(), lengths.data(), &done, ids);
+    });
+    if (done != 0) fail("storing must give a zero");
+    std::fwrite(k.data(), sizeof(T), k.size(), stdout);
+    std::fwrite(v.data(), sizeof(T), v.size(), stdout);
+    return;
+  }
+  std::vector<T> out(size_t(rows) * HEADS * D);
+  std::memset(static_cast<void*>(out.data()), 0xff, out.size() * sizeof(T));
+  if (splits == 1) {
+    launch(1, KV_HEADS * PARTS, rows, WARPS, [&](Ids ids) {
+      whole<T, D, HEADS, KV_HEADS, PARTS, LANES, DEEP, WARPS>(q.data(), strides, k.data(), v.data(), table.data(), lengths.data(), params,
+                                                            out.data(), ids);
+    });
+  } else {
+    std::vector<float> part(out.size() * splits, NAN), stat(size_t(rows) * HEADS * splits * 2, NAN);
+    launch(splits, KV_HEADS * PARTS, rows, WARPS, [&](Ids ids) {
+      attend_part<T, D, HEADS, KV_HEADS, PARTS, LANES, DEEP, WARPS>(q.data(), strides, k.data(), v.data(), table.data(), lengths.data(),
+                                                                  params, part.data(), stat.data(), ids);
+    });
+    constexpr int MERGE = (D + 31) / 32;
+    launch(HEADS, rows, 1, MERGE,
+           [&](Ids ids) { merge<T, D, HEADS, MERGE>(part.data(), stat.data(), lengths.data(), params, out.data(), ids); });
+  }
+  std::fwrite(out.data(), sizeof(T), out.size(), stdout);
+}
+
+int main(int count, char** args) {
+  const int which = count == 3 ? std::atoi(args[1]) : -1;
+  if (count == 3) dice.seed(std::strtoul(args[2], nullptr, 10));
+  switch (which) {
+#include "cases.inc"
+    default:
+      fail("no such case");
+  }
+}

@@ -1,0 +1,171 @@
+// The kernels' bodies on the CPU: what the preludes for CUDA and Metal give, in plain C++, with lanes that are real.
+//
+// Every lane is a fiber. A lane that exchanges a value or reaches a barrier waits until all lanes of its warp, or all warps of its
+// threadgroup, are there, and warps take turns in random order: a missing barrier, an exchange under a condition that lanes disagree on,
+// or a barrier that not everybody reaches shows here as it would on a GPU.
+#pragma once
+#include <ucontext.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <vector>
+
+[[noreturn]] inline void fail(const char* what) {
+  std::fprintf(stderr, "%s\n", what);
+  std::exit(3);
+}
+
+struct Lane {
+  enum At { READY, EXCHANGE, BARRIER, DONE } at = READY;
+  ucontext_t context;
+  std::vector<char> stack;
+  float sent = 0, got = 0;
+  int source = 0, what = 0;
+};
+
+// One threadgroup at a time, hence one of these.
+struct Group {
+  std::vector<Lane> lanes;
+  ucontext_t scheduler;
+  std::function<void(int)> body;
+  int running = 0;
+};
+inline Group group;
+inline std::mt19937 dice(1);
+
+inline void wait(Lane::At at) {
+  Lane& lane = group.lanes[group.running];
+  lane.at = at;
+  swapcontext(&lane.context, &group.scheduler);
+}
+
+inline void enter() {
+  group.body(group.running);
+  group.lanes[group.running].at = Lane::DONE;
+  swapcontext(&group.lanes[group.running].context, &group.scheduler);
+}
+
+inline void advance(int warp) {
+  Lane* lanes = &group.lanes[warp * 32];
+  for (int i = 0; i < 32; i++) {
+    group.running = warp * 32 + i;
+    swapcontext(&group.scheduler, &lanes[i].context);
+  }
+  for (int i = 0; i < 32; i++) {
+    if (lanes[i].at != lanes[0].at || lanes[i].what != lanes[0].what) fail("lanes of a warp went different ways");
+    if (lanes[0].at == Lane::EXCHANGE) lanes[i].got = lanes[lanes[i].source].sent;
+  }
+}
+
+// Runs one threadgroup of `warps` warps.
+inline void run_group(int warps, std::function<void(int)> body) {
+  group.body = std::move(body);
+  group.lanes.resize(warps * 32);
+  for (Lane& lane : group.lanes) {
+    lane.at = Lane::READY;
+    lane.what = 0;
+    lane.stack.resize(128 * 1024);
+    getcontext(&lane.context);
+    lane.context.uc_stack.ss_sp = lane.stack.data();
+    lane.context.uc_stack.ss_size = lane.stack.size();
+    lane.context.uc_link = nullptr;
+    makecontext(&lane.context, enter, 0);
+  }
+  for (;;) {
+    std::vector<int> able;
+    int done = 0;
+    for (int w = 0; w < warps; w++) {
+      const Lane::At at = group.lanes[w * 32].at;
+      if (at == Lane::READY || at == Lane::EXCHANGE) able.push_back(w);
+      if (at == Lane::DONE) done++;
+    }
+    if (!able.empty()) {
+      advance(able[dice() % able.size()]);
+    } else if (done == warps) {
+      return;
+    } else if (done > 0) {
+      fail("a barrier that not every warp reaches");
+    } else {
+      for (Lane& lane : group.lanes) lane.at = Lane::READY;
+    }
+  }
+}
+
+// The types that MLX names.
+struct bf16 {
+  uint16_t bits;
+};
+typedef _Float16 f16;
+
+inline float as_float(uint32_t bits) {
+  float f;
+  std::memcpy(&f, &bits, 4);
+  return f;
+}
+
+#define COX_SHARED static
+#define COX_BARRIER() wait(Lane::BARRIER)
+#define COX_WRITABLE(T, pool) const_cast<T*>(pool)
+#define COX_UNROLL
+#define COX_MAX(a, b) std::fmax(float(a), float(b))
+#define COX_EXP2(x) std::exp2(float(x))
+#define COX_SQRT(x) std::sqrt(float(x))
+
+struct cox_vec {
+  uint32_t w[4];
+};
+
+// The two pools: what is loaded must lie in one of them, and on 16 bytes.
+inline const char* pools[2];
+inline size_t pool_bytes;
+
+template <typename T>
+cox_vec cox_load(const T* pool, unsigned int vector) {
+  const char* at = reinterpret_cast<const char*>(pool) + size_t(vector) * 16;
+  bool inside = false;
+  for (const char* start : pools) inside |= at >= start && at + 16 <= start + pool_bytes && (at - start) % 16 == 0;
+  if (!inside) fail("a load outside the pools, or not aligned");
+  cox_vec v;
+  std::memcpy(&v, at, 16);
+  return v;
+}
+
+// `what` tells exchanges apart: all lanes of a warp must be at the same one.
+inline float exchange(float x, int source, int what) {
+  Lane& lane = group.lanes[group.running];
+  lane.sent = x;
+  lane.source = source;
+  lane.what = what;
+  wait(Lane::EXCHANGE);
+  return lane.got;
+}
+inline float cox_xor(float x, int mask) { return exchange(x, group.running % 32 ^ mask, mask); }
+inline float cox_from(float x, int lane) { return exchange(x, lane, 0); }
+
+inline float cox_widen(float x) { return x; }
+inline float cox_widen(f16 x) { return x; }
+inline float cox_widen(bf16 x) { return as_float(uint32_t(x.bits) << 16); }
+
+template <typename T>
+T cox_narrow(float x) {
+  return T(x);
+}
+template <>
+inline bf16 cox_narrow<bf16>(float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, 4);
+  return bf16{uint16_t((bits + 0x7fff + ((bits >> 16) & 1)) >> 16)};
+}
+
+template <typename T>
+void cox_unpack(cox_vec v, float* to) {
+  T each[16 / sizeof(T)];
+  std::memcpy(each, &v, 16);
+  for (size_t i = 0; i < 16 / sizeof(T); i++) to[i] = cox_widen(each[i]);
+}
