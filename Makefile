@@ -50,7 +50,7 @@ oracle: ## The Python environment that makes goldens: mlx-lm, pinned
 clean: ## Forget builds, MLX and the Python environment (not the models, nor a CARGO_TARGET_DIR elsewhere)
 	rm -rf target native native.* .venv
 
-# What set-up is done with. It is built before MLX is in place and after: without the flags that MLX's place adds, it is one build.
+# What set-up is done with. Built before MLX is in place and after: without the flags that MLX's place adds, that is one build.
 tool: need
 	@RUSTFLAGS= setup/progress.sh "the set-up step" "once, about a minute" cargo build --locked --package setup
 
