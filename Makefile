@@ -19,7 +19,7 @@ serve: build model ## Build, fetch the default model, serve it on 127.0.0.1:8080
 	exec "$(BINARY)" serve $(ARGS)
 
 build: native ## target/release/coxswain
-	@setup/progress.sh coxswain "the first time takes some minutes" cargo build --release --locked --package coxswain
+	@setup/progress.sh coxswain "the first time takes 5 to 10 minutes on 2 cores" cargo build --release --locked --package coxswain
 
 model: tool ## The default model, SmolLM2-135M-Instruct, under ~/.cache/coxswain/models
 	@"$(SETUP)" model
@@ -52,7 +52,7 @@ clean: ## Forget builds, MLX and the Python environment (not the models, nor a C
 
 # What set-up is done with. Built before MLX is in place and after: without the flags that MLX's place adds, that is one build.
 tool: need
-	@RUSTFLAGS= setup/progress.sh "the set-up step" "once, about a minute" cargo build --locked --package setup
+	@RUSTFLAGS= setup/progress.sh "the set-up step" "once, a minute or two" cargo build --locked --package setup
 
 need:
 	@setup/need.sh

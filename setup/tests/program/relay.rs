@@ -56,6 +56,16 @@ fn a_failed_download_leaves_what_was_there() {
 }
 
 #[test]
+fn the_backend_that_is_laid_is_the_one_that_is_laid_again() {
+    let (clone, home) = (clone(), tempfile::tempdir().unwrap());
+    std::fs::write(clone.path().join("native/stamp"), "0 mlx-cuda-13 0.1 an older one").unwrap();
+    for (asked, wheel) in [("", "mlx-cuda-13"), ("cpu", "mlx-cpu")] {
+        let said = said(&lay(clone.path(), &machine("exit 1"), home.path(), asked));
+        assert!(said.contains(&format!("cannot download {wheel}==")), "MLX_BACKEND={asked}: {said}");
+    }
+}
+
+#[test]
 fn a_killed_set_up_leaves_what_was_there_and_the_next_one_clears_up() {
     let (clone, home) = (clone(), tempfile::tempdir().unwrap());
     let killed = machine("kill -9 $PPID");
