@@ -27,8 +27,29 @@ fn home() -> Result<PathBuf, String> {
         .ok_or_else(|| "neither COXSWAIN_HOME nor HOME is set, so there is no default model: name one with --model".to_owned())
 }
 
-/// Tokenizer and chat template of the model at `path`.
+/// Tokenizer and chat template of the model at `path`. Opening a GGUF file also finds whether it is whole.
 pub(crate) fn text(path: &Path) -> Result<Text, String> {
+    text_or_hint(path, home().ok().map(|home| home.join(DEFAULT)).as_deref())
+}
+
+fn text_or_hint(path: &Path, default: Option<&Path>) -> Result<Text, String> {
     let text = if path.is_dir() { Text::from_dir(path) } else { gguf::File::open(path).map_err(Into::into).and_then(|file| Text::from_gguf(&file)) };
-    text.map_err(|e| e.to_string())
+    let hint = if default == Some(path) { "; `make model` fetches the default model again" } else { "" };
+    text.map_err(|e| format!("{e}{hint}"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_default_model_says_what_brings_it_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a.gguf");
+        std::fs::write(&file, b"GGUF").unwrap();
+        let said = |default: Option<&Path>| text_or_hint(&file, default).err().unwrap();
+        assert!(said(Some(&file)).contains("truncated") && said(Some(&file)).ends_with("; `make model` fetches the default model again"));
+        assert!(!said(Some(dir.path())).contains("make model") && !said(None).contains("make model"));
+    }
 }
