@@ -5,7 +5,10 @@
 mod affine;
 mod gguf;
 mod load;
+pub(crate) mod plain;
 mod safetensors;
+#[cfg(test)]
+pub(crate) mod tests;
 
 pub use affine::AffineRows;
 pub use gguf::{GgufWeights, failed as gguf_failed};
