@@ -4,9 +4,13 @@
 
 mod affine;
 mod gguf;
+mod header;
 mod load;
+mod metadata;
 pub(crate) mod plain;
 mod safetensors;
+mod shards;
+mod strict;
 #[cfg(test)]
 pub(crate) mod tests;
 

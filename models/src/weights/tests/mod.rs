@@ -1,4 +1,7 @@
-//! What tests of damaged models share.
+//! Whole folders and files of weights: what is opened, and what is refused before a tensor is read.
+
+mod folder;
+mod gguf;
 
 use serde_json::Value;
 
