@@ -4,8 +4,15 @@
 
 mod affine;
 mod gguf;
+mod header;
 mod load;
+mod metadata;
+pub(crate) mod plain;
 mod safetensors;
+mod shards;
+mod strict;
+#[cfg(test)]
+pub(crate) mod tests;
 
 pub use affine::AffineRows;
 pub use gguf::{GgufWeights, failed as gguf_failed};
