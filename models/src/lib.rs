@@ -1,6 +1,7 @@
 //! Tokenizers, templates, weights, families, sampling and MLX: everything that knows what a model is.
 //!
-//! This crate may never know actors or HTTP.
+//! This crate may never know actors or HTTP. Without its feature `mlx` it does not know MLX either, and without `text` no
+//! tokenizer: what is left is files and the synthetic model, for programs that run no real one.
 //!
 //! - [`engine`]: what runs steps. [`worker`]: the loop on the thread that owns it.
 //! - [`mlx_engine`]: the engine that serves. [`synthetic`]: an engine without weights, for tests and simulations.
@@ -11,19 +12,30 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+#[cfg(feature = "mlx")]
 pub mod attend;
+#[cfg(feature = "mlx")]
 pub mod check;
 pub mod config;
 pub mod engine;
+#[cfg(feature = "mlx")]
 pub mod families;
 pub mod gguf;
+#[cfg(feature = "mlx")]
 pub mod mlx;
+#[cfg(feature = "mlx")]
 pub mod mlx_engine;
+#[cfg(feature = "mlx")]
 pub mod model;
+#[cfg(feature = "mlx")]
 pub mod packing;
+#[cfg(feature = "mlx")]
 pub mod rope;
+#[cfg(feature = "mlx")]
 pub mod sample;
 pub mod synthetic;
+#[cfg(feature = "text")]
 pub mod text;
+#[cfg(feature = "mlx")]
 pub mod weights;
 pub mod worker;
