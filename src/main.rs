@@ -27,6 +27,7 @@ enum Command {
     Check(CheckArgs),
     /// Put load on an OpenAI-compatible server and report what its clients felt
     Loadtest(loadtest::Args),
+    Sim(loadtest::sim::Args),
 }
 
 #[derive(clap::Args)]
@@ -91,6 +92,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => leave(serve::run(&args)),
         Command::Check(args) => ended(check(&args)),
         Command::Loadtest(args) => ended(load(&args)),
+        Command::Sim(args) => simulate(&args),
     }
 }
 
@@ -141,4 +143,10 @@ fn load(args: &loadtest::Args) -> Result<ExitCode, String> {
     let report = loadtest::run(args).map_err(|e| e.to_string())?;
     print!("{report}");
     Ok(if report.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn simulate(args: &loadtest::sim::Args) -> ExitCode {
+    let verdict = loadtest::sim::run(args);
+    print!("{verdict}");
+    if verdict.ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -16,3 +16,4 @@ mod load_errors;
 #[cfg(target_os = "linux")]
 mod memory;
 mod seeds;
+mod sim;
