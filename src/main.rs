@@ -1,6 +1,8 @@
 //! The command line: parses, composes, and nothing else.
 
 mod budget;
+mod bytes;
+mod fit;
 mod logging;
 mod model;
 mod serve;
@@ -27,6 +29,8 @@ enum Command {
     Check(CheckArgs),
     /// Put load on an OpenAI-compatible server and report what its clients felt
     Loadtest(loadtest::Args),
+    /// Say what a model would take of this machine's memory and how many rows would fit, without loading it
+    Fit(fit::Args),
     Sim(loadtest::sim::Args),
 }
 
@@ -92,6 +96,10 @@ fn main() -> ExitCode {
         Command::Serve(args) => leave(serve::run(&args)),
         Command::Check(args) => ended(check(&args)),
         Command::Loadtest(args) => ended(load(&args)),
+        Command::Fit(args) => ended(fit::run(&args).map(|text| {
+            print!("{text}");
+            ExitCode::SUCCESS
+        })),
         Command::Sim(args) => simulate(&args),
     }
 }

@@ -58,7 +58,7 @@ pub(crate) struct Args {
 /// Serves until a signal; an error is one line.
 pub(crate) fn run(args: &Args) -> Result<(), String> {
     let guard = logging::start(args.log_format)?;
-    let path = model::path(args.model.as_deref())?;
+    let path = model::path(args.model.as_deref(), "--model")?;
     let bound = api::bind(ServeOptions {
         host: args.host.clone(),
         port: args.port,

@@ -8,6 +8,7 @@
 //! - [`model`]: one packed pass. [`packing`]: a step laid out. [`families`]: the equations. [`attend`]: the pool, and rows.
 //!   [`rope`], [`sample`]: positions, and drawing tokens.
 //! - [`config`], [`weights`], [`gguf`]: what is on disk. [`text`]: everything between text and ids.
+//! - [`measure`]: what a model will take, from its headers alone.
 //! - [`check`]: a model held against the oracle's recordings.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -21,6 +22,8 @@ pub mod engine;
 #[cfg(feature = "mlx")]
 pub mod families;
 pub mod gguf;
+#[cfg(feature = "mlx")]
+pub mod measure;
 #[cfg(feature = "mlx")]
 pub mod mlx;
 #[cfg(feature = "mlx")]

@@ -9,6 +9,7 @@ mod check;
 mod common;
 mod disconnect;
 mod drain;
+mod fit;
 mod folder;
 mod ledger;
 mod load_errors;
