@@ -10,7 +10,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 BINARY := $(CARGO_TARGET_DIR)/release/coxswain
 SETUP := $(CARGO_TARGET_DIR)/debug/setup
 
-.PHONY: serve test build model native check lint bench oracle clean help need tool
+.PHONY: serve test build model native check lint sim bench oracle clean help need tool
 
 help: ## What there is to make
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -40,6 +40,9 @@ check: native model ## What CI holds a change to: fmt, clippy, tests, licences a
 lint: ## cargo-deny and cargo-machete, where they are installed
 	@if command -v cargo-deny >/dev/null; then cargo deny --all-features check licenses bans sources; else echo "make: cargo-deny is not installed (cargo install --locked cargo-deny): skipped"; fi
 	@if command -v cargo-machete >/dev/null; then cargo machete; else echo "make: cargo-machete is not installed (cargo install --locked cargo-machete): skipped"; fi
+
+sim: need ## 2,000 simulated hours of scheduler and KV pool under faults (SEED, SEEDS and HOURS change that); needs no MLX
+	cargo run --release --locked --quiet --package loadtest --bin sim -- --seed $(or $(SEED),1) --seeds $(or $(SEEDS),2000) --hours $(or $(HOURS),1)
 
 bench: build model ## coxswain against mlx-lm's own server on this machine, at 1, 8 and 16 clients
 	bench/run.sh "$(BINARY)" $(ARGS)

@@ -3,8 +3,9 @@
 //! Source of the meanings: mlx-lm's `models/{llama,qwen2,qwen3}.py` (ModelArgs) and Hugging Face's config classes.
 
 use crate::engine::EngineError;
+use crate::plain::{self, one_line};
 use crate::rope;
-use crate::weights::plain::{self, one_line};
+use kv::{Geometry, Layer, Span};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -225,6 +226,27 @@ impl Config {
             windows: windows(&f, layers)?,
             quant: quant(&f)?,
         })
+    }
+}
+
+/// What follows from the sizes alone.
+impl Config {
+    /// The KV memory of a model whose K and V are of elements of so many bytes.
+    pub fn geometry(&self, element_bytes: u32) -> Geometry {
+        let (kv_heads, head_dim) = (self.kv_heads as u32, self.head_dim as u32);
+        let span = |window: &Option<usize>| window.map_or(Span::Full, |w| Span::Window(w as u32));
+        let layers = self.windows.iter().map(|window| Layer { span: span(window), kv_heads, head_dim, element_bytes }).collect();
+        Geometry::new(layers, kv::BLOCK_TOKENS).expect("a checked config has layers, and each has K and V")
+    }
+
+    /// Most bytes that a step needs beside weights and pool: activations of `tokens` tokens, logits of `rows` rows, and keys and
+    /// values gathered in one layer: of `rows` rows of `context` positions if `gathers`, else of one, a prompt's, where a kernel reads
+    /// decode rows' keys in the pool.
+    pub fn workspace_bytes(&self, tokens: u32, rows: u32, context: u32, gathers: bool) -> u64 {
+        let activations = u64::from(tokens) * (8 * self.hidden + 4 * self.intermediate + 4 * self.heads * self.head_dim) as u64 * 4;
+        let gathering = if gathers { rows } else { 1 };
+        let gathered = 4 * u64::from(context) * u64::from(gathering) * (self.kv_heads * self.head_dim) as u64 * 4;
+        activations + gathered + 4 * u64::from(rows) * self.vocab as u64 * 4
     }
 }
 

@@ -16,7 +16,7 @@ pub use affine::{Affine, affine};
 pub use tensor::{Kind, TensorInfo};
 pub use value::{Array, Value};
 
-use crate::weights::plain::{self, one_line};
+use crate::plain::{self, one_line};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;

@@ -2,7 +2,7 @@
 
 use super::template::{ChatTemplates, DEFAULT};
 use super::{Parts, TextError, merges};
-use crate::weights::plain;
+use crate::plain;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use tokenizers::{AddedToken, Tokenizer};

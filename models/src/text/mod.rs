@@ -21,7 +21,7 @@ pub use detokenize::Detokenizer;
 pub use stop::{Piece, StopMatcher};
 
 use crate::gguf;
-use crate::weights::plain::one_line;
+use crate::plain::one_line;
 use pieces::Pieces;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};

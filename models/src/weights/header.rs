@@ -2,7 +2,7 @@
 //!
 //! One entry is read with the crate `safetensors` (the format's own). The header as a whole is not: its errors name no tensor.
 
-use super::plain::one_line;
+use crate::plain::one_line;
 use safetensors::tensor::TensorInfo;
 use serde_json::{Map, Value};
 use std::collections::HashMap;

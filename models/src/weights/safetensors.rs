@@ -3,11 +3,11 @@
 //! Places, shapes and the file's length are held against each other (`header`), the files against their index (`shards`), and
 //! the tensors against the model that config.json describes (`strict`), before any tensor is read.
 
-use super::plain::{self, one_line};
 use super::shards::{self, Shards};
 use super::{AffineRows, Described, Float, Form, Source, header, strict};
 use crate::config::{Config, Quant};
 use crate::engine::EngineError;
+use crate::plain::{self, one_line};
 use safetensors::Dtype;
 use std::collections::BTreeMap;
 use std::fs::File;

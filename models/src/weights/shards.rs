@@ -3,8 +3,8 @@
 //! The index is Hugging Face's: `weight_map` gives each tensor its file. Where there is one, other safetensors files of the
 //! folder (the same weights in another layout, adapters) are nobody's business.
 
-use super::plain::{self, one_line};
 use crate::engine::EngineError;
+use crate::plain::{self, one_line};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;

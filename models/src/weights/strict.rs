@@ -2,8 +2,8 @@
 //!
 //! mlx-lm loads strictly, too (`load_weights(strict=True)` in its `utils.py`), after dropping what its families' `sanitize` drops.
 
-use super::plain::one_line;
 use crate::config::{Config, Family};
+use crate::plain::one_line;
 
 /// Whether the model reads `{path}.{leaf}`, or may do without it. `has` tells which tensors there are.
 pub(super) fn known(c: &Config, path: &str, leaf: &str, has: &dyn Fn(&str, &str) -> bool) -> bool {
