@@ -80,7 +80,7 @@ impl fmt::Display for Verdict {
 impl Verdict {
     fn failed(&self, f: &mut fmt::Formatter<'_>, found: &Found) -> fmt::Result {
         let Found { seed, acts, script, failure } = found;
-        writeln!(f, "sim: seed {seed} breaks {}", failure.what)?;
+        writeln!(f, "sim: seed {seed} fails: {}", failure.what)?;
         writeln!(f, "The seed had made {acts} events; {} are enough:", script.acts.len())?;
         for act in &script.acts {
             writeln!(f, "{act}")?;
