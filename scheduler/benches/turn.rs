@@ -27,7 +27,7 @@ enum Timed {
 #[derive(Clone, Copy)]
 struct Load {
     waiting: u32,
-    keys: u64,
+    keys: u32,
     prompt: u32,
     answer: u32,
 }
@@ -79,7 +79,7 @@ impl Loop {
         let prompt = (0..self.load.prompt).map(|i| if i < 64 { i } else { (seq as u32).wrapping_mul(2_654_435_761).wrapping_add(i) % 50_000 });
         let submit = Submit {
             seq: SeqId(seq),
-            key: KeyId(seq % self.load.keys),
+            key: KeyId(seq as u32 % self.load.keys),
             weight: 1,
             priority: 0,
             prompt: prompt.collect(),
