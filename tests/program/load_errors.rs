@@ -4,6 +4,7 @@ use crate::common::{Gguf, Tensors, copy, ended, tokenizer};
 use serde_json::{Value, json};
 use std::net::TcpListener;
 use std::path::Path;
+use std::process::Command;
 
 /// Standard error of a `serve` that must not begin.
 fn refused(args: &[&str]) -> String {
@@ -49,6 +50,31 @@ const FOLDERS: &[Damage] = &[
     ("a size that is none", |dir| config(dir, "num_hidden_layers", json!(-3)), &["config.json", "num_hidden_layers", "-3"]),
     ("config.json broken", |dir| cut(&dir.join("config.json"), |n| n / 2), &["config.json", "JSON"]),
     ("config.json missing", |dir| std::fs::remove_file(dir.join("config.json")).unwrap(), &["config.json"]),
+    (
+        "more layers than the config has",
+        |dir| config(dir, "num_hidden_layers", json!(2)),
+        &["model.safetensors", "9 tensors", "config.json", "model.layers.2.input_layernorm.weight"],
+    ),
+    ("a shard missing", |dir| index(dir, "m-2.safetensors"), &["model.safetensors.index.json", "weight_map", "m-2.safetensors is missing"]),
+    (
+        "a tensor of another shard",
+        |dir| {
+            index(dir, "m-2.safetensors");
+            weights_to(dir, "m-2.safetensors", |w| w.remove("model.norm.weight"));
+        },
+        &["m-2.safetensors", "tensor model.norm.weight", "missing", "model.safetensors.index.json"],
+    ),
+    ("a tensor of a type that is none", |dir| weights(dir, |w| w.set_dtype("model.norm.weight", "F33")), &["tensor model.norm.weight", "`F33`", "`F32`"]),
+    ("a rope that does not turn", |dir| config(dir, "rope_theta", json!(1)), &["config.json", "rope_theta", "above 1"]),
+    ("a pipe for a template", |dir| pipe(&dir.join("chat_template.jinja")), &["chat_template.jinja", "not a plain file"]),
+    (
+        "a pipe for a tokenizer",
+        |dir| {
+            std::fs::remove_file(dir.join("tokenizer.json")).unwrap();
+            pipe(&dir.join("tokenizer.json"));
+        },
+        &["tokenizer.json", "not a plain file"],
+    ),
     ("tokenizer.json missing", |dir| std::fs::remove_file(dir.join("tokenizer.json")).unwrap(), &["tokenizer.json", "not found"]),
     ("tokenizer.json broken", |dir| cut(&dir.join("tokenizer.json"), |n| n / 2), &["tokenizer.json", "not a tokenizer"]),
 ];
@@ -63,6 +89,24 @@ fn weights(dir: &Path, damage: fn(&mut Tensors)) {
     let mut tensors = Tensors::read(&file);
     damage(&mut tensors);
     tensors.write(&file);
+}
+
+/// The weights again under another name, damaged.
+fn weights_to(dir: &Path, name: &str, damage: fn(&mut Tensors)) {
+    let mut tensors = Tensors::read(&dir.join("model.safetensors"));
+    damage(&mut tensors);
+    tensors.write(&dir.join(name));
+}
+
+/// An index by which the last norm's weight is in a shard of this name.
+fn index(dir: &Path, shard: &str) {
+    let map = json!({"model.norm.weight": shard});
+    std::fs::write(dir.join("model.safetensors.index.json"), json!({"weight_map": map}).to_string()).unwrap();
+}
+
+fn pipe(file: &Path) {
+    let made = Command::new("mkfifo").arg(file).status().unwrap();
+    assert!(made.success(), "mkfifo {}: {made}", file.display());
 }
 
 fn config(dir: &Path, field: &str, value: Value) {

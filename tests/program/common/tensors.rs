@@ -61,6 +61,10 @@ impl Tensors {
         self.find(name).shape.reverse();
     }
 
+    pub(crate) fn set_dtype(&mut self, name: &str, dtype: &str) {
+        dtype.clone_into(&mut self.find(name).dtype);
+    }
+
     pub(crate) fn floats(&mut self, name: &str) -> Vec<f32> {
         let t = self.find(name);
         assert_eq!(t.dtype, "F32");
