@@ -1,31 +1,31 @@
 # Everything a newcomer needs: `make serve` and `make test`. Each sets up what it needs first, and does nothing twice.
-# MLX_BACKEND=cuda13 takes MLX for NVIDIA GPUs; COXSWAIN_HOME moves downloads and models (default ~/.cache/coxswain).
+# MLX_BACKEND=cuda13 takes MLX for NVIDIA GPUs, and it stays until MLX_BACKEND=cpu or `make clean`. COXSWAIN_HOME moves
+# downloads and models (default ~/.cache/coxswain), CARGO_TARGET_DIR what is built (default target).
 
 SHELL := /bin/bash
 # Flags from the environment would replace those that tell a binary where MLX lies.
-unexport RUSTFLAGS
-BINARY := target/release/coxswain
-# Set-up is built before MLX is in place and after: without the flags that MLX's place adds, it is one and the same build.
-SETUP := RUSTFLAGS= cargo run --quiet --locked --package setup --
+unexport RUSTFLAGS CARGO_ENCODED_RUSTFLAGS
+# Exported, so that a target folder in cargo's own configuration cannot differ from the one meant here.
+export CARGO_TARGET_DIR ?= $(CURDIR)/target
+BINARY := $(CARGO_TARGET_DIR)/release/coxswain
+SETUP := $(CARGO_TARGET_DIR)/debug/setup
 
-.PHONY: serve test build model native check lint bench oracle clean help
+.PHONY: serve test build model native check lint sim bench oracle clean help need tool
 
 help: ## What there is to make
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 serve: build model ## Build, fetch the default model, serve it on 127.0.0.1:8080 (ARGS adds options)
-	exec $(BINARY) serve $(ARGS)
+	exec "$(BINARY)" serve $(ARGS)
 
 build: native ## target/release/coxswain
-	@[ -x $(BINARY) ] || echo "make: building coxswain (the first time takes some minutes)"
-	cargo build --release --locked --quiet --package coxswain
+	@setup/progress.sh coxswain "the first time takes 5 to 10 minutes on 2 cores" cargo build --release --locked --package coxswain
 
-model: need ## The default model, SmolLM2-135M-Instruct, under ~/.cache/coxswain/models
-	@$(SETUP) model
+model: tool ## The default model, SmolLM2-135M-Instruct, under ~/.cache/coxswain/models
+	@"$(SETUP)" model
 
-native: need ## MLX, where Cargo finds it (Linux; nothing to do on macOS)
-	@[ -x target/debug/setup ] || echo "make: building the set-up step"
-	@$(SETUP) native
+native: tool ## MLX, where Cargo finds it (Linux; nothing to do on macOS)
+	@"$(SETUP)" native
 
 test: native model ## Every test
 	@echo "make: building and running the tests (the first time takes some minutes)"
@@ -41,15 +41,21 @@ lint: ## cargo-deny and cargo-machete, where they are installed
 	@if command -v cargo-deny >/dev/null; then cargo deny --all-features check licenses bans sources; else echo "make: cargo-deny is not installed (cargo install --locked cargo-deny): skipped"; fi
 	@if command -v cargo-machete >/dev/null; then cargo machete; else echo "make: cargo-machete is not installed (cargo install --locked cargo-machete): skipped"; fi
 
+sim: need ## 2,000 simulated hours of scheduler and KV pool under faults (SEED, SEEDS and HOURS change that); needs no MLX
+	cargo run --release --locked --quiet --package loadtest --bin sim -- --seed $(or $(SEED),1) --seeds $(or $(SEEDS),2000) --hours $(or $(HOURS),1)
+
 bench: build model ## coxswain against mlx-lm's own server on this machine, at 1, 8 and 16 clients
-	bench/run.sh $(BINARY) $(ARGS)
+	bench/run.sh "$(BINARY)" $(ARGS)
 
 oracle: ## The Python environment that makes goldens: mlx-lm, pinned
 	oracle/setup.sh
 
-clean: ## Forget builds, MLX and the Python environment (not the models)
-	rm -rf target native .venv
+clean: ## Forget builds, MLX and the Python environment (not the models, nor a CARGO_TARGET_DIR elsewhere)
+	rm -rf target native native.* .venv
 
-.PHONY: need
+# What set-up is done with. Built before MLX is in place and after: without the flags that MLX's place adds, that is one build.
+tool: need
+	@RUSTFLAGS= setup/progress.sh "the set-up step" "once, a minute or two" cargo build --locked --package setup
+
 need:
-	@command -v cargo >/dev/null || { echo "make: cargo is missing: install Rust 1.95 or later (rustup, or your distribution's package)"; exit 2; }
+	@setup/need.sh

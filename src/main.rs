@@ -1,6 +1,8 @@
 //! The command line: parses, composes, and nothing else.
 
 mod budget;
+mod bytes;
+mod fit;
 mod logging;
 mod model;
 mod serve;
@@ -27,6 +29,9 @@ enum Command {
     Check(CheckArgs),
     /// Put load on an OpenAI-compatible server and report what its clients felt
     Loadtest(loadtest::Args),
+    /// Say what a model would take of this machine's memory and how many rows would fit, without loading it
+    Fit(fit::Args),
+    Sim(loadtest::sim::Args),
 }
 
 #[derive(clap::Args)]
@@ -91,6 +96,11 @@ fn main() -> ExitCode {
         Command::Serve(args) => leave(serve::run(&args)),
         Command::Check(args) => ended(check(&args)),
         Command::Loadtest(args) => ended(load(&args)),
+        Command::Fit(args) => ended(fit::run(&args).map(|text| {
+            print!("{text}");
+            ExitCode::SUCCESS
+        })),
+        Command::Sim(args) => simulate(&args),
     }
 }
 
@@ -141,4 +151,10 @@ fn load(args: &loadtest::Args) -> Result<ExitCode, String> {
     let report = loadtest::run(args).map_err(|e| e.to_string())?;
     print!("{report}");
     Ok(if report.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn simulate(args: &loadtest::sim::Args) -> ExitCode {
+    let verdict = loadtest::sim::run(args);
+    print!("{verdict}");
+    if verdict.ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -64,7 +64,7 @@ pub(crate) struct Args {
 /// Serves until a signal; an error is one line.
 pub(crate) fn run(args: &Args) -> Result<(), String> {
     let guard = logging::start(args.log_format)?;
-    let path = model::path(args.model.as_deref())?;
+    let path = model::path(args.model.as_deref(), "--model")?;
     let bound = api::bind(ServeOptions {
         host: args.host.clone(),
         port: args.port,
@@ -94,7 +94,15 @@ fn step_tokens(args: &Args) -> u32 {
 }
 
 fn options(args: &Args) -> Options {
-    Options { batch: args.batch, prefill_chunk: args.prefill_chunk, step_tokens: step_tokens(args), depth: args.depth, queue: args.queue, prefix_cache: !args.no_prefix_cache, ..Options::default() }
+    Options {
+        batch: args.batch,
+        prefill_chunk: args.prefill_chunk,
+        step_tokens: step_tokens(args),
+        depth: args.depth,
+        queue: args.queue,
+        prefix_cache: !args.no_prefix_cache,
+        ..Options::default()
+    }
 }
 
 fn opener(args: &Args, path: PathBuf) -> actors::Opener {
@@ -104,7 +112,7 @@ fn opener(args: &Args, path: PathBuf) -> actors::Opener {
         let opened = Opened::open(&open)?;
         tracing::info!("{}", opened.route());
         let context = opened.context().min(context.unwrap_or(u32::MAX));
-        let blocks = budget::blocks(&opened, &Wanted { spec, batch, step_tokens, context }, &open.path)?;
+        let blocks = budget::blocks(&opened, &Wanted { spec, batch, step_tokens, context, gathers: opened.gathers() }, &open.path)?;
         Ok(Box::new(opened.into_engine(blocks, context, deterministic)?) as Box<dyn Engine>)
     })
 }

@@ -6,12 +6,13 @@
 //! - [`settle`]: what the scheduler asks of the pool, and what it gets.
 //! - [`pool`]: who holds which block; the prefix index; eviction.
 //! - [`geometry`]: bytes of a block, from the model's layers.
-//! - [`budget`]: the byte budget as people write it.
+//! - [`budget`]: the byte budget as people write it. [`fit`]: what it is worth in blocks and rows.
 //! - [`invariants`]: what always holds, by name.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod budget;
+pub mod fit;
 pub mod geometry;
 pub mod invariants;
 pub mod pool;

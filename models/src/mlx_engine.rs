@@ -2,18 +2,16 @@
 
 use crate::config::Config;
 use crate::engine::{Engine, EngineError, EngineInfo, Memory};
-use crate::gguf;
 use crate::mlx::{self, DeviceChoice, Place, Res};
 use crate::model::{Model, failed};
 use crate::packing::Packing;
 use crate::sample;
-use crate::weights::{Float, GgufWeights, SafetensorsFolder, Source};
+use crate::weights::{self, Float};
 use kv::{Draw, RowFault, RowResult, SeqId, Step, StepDone, StepId};
 use mlx_rs::transforms::async_eval;
 use mlx_rs::{Array, ops};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Instant;
 
 /// How a model is opened.
@@ -70,16 +68,8 @@ impl Opened {
     pub fn open(o: &OpenOptions) -> Result<Opened, EngineError> {
         let load = |reason: String| EngineError::Load { file: o.path.clone(), reason };
         let place = mlx::choose(o.device).map_err(load)?;
-        let dense = o.dtype.or((place == Place::Cpu).then_some(Float::F32));
-        let (config, source): (Config, Box<dyn Source>) = if o.path.is_dir() {
-            let config = Config::from_dir(&o.path)?;
-            let folder = SafetensorsFolder::open(&o.path, config.quant.clone(), &["golden.safetensors"])?;
-            (config, Box::new(folder))
-        } else {
-            let file = gguf::File::open(&o.path).map_err(|e| crate::weights::gguf_failed(&e, &o.path))?;
-            let (config, weights) = GgufWeights::open(Arc::new(file))?;
-            (config, Box::new(weights))
-        };
+        let dense = dense(o, place);
+        let (config, source) = weights::open(&o.path)?;
         let model = Model::load(config, source.as_ref(), dense, place)?;
         Ok(Opened { model, name: o.name.clone().unwrap_or_else(|| name_of(&o.path)), place })
     }
@@ -117,14 +107,14 @@ impl Opened {
         self.model
     }
 
-    /// Most bytes that a step needs beside weights and pool: activations of `tokens` tokens, keys and values gathered in one layer
-    /// (of `rows` rows of `context` positions, or of one where a kernel reads decode rows' keys in the pool), and logits of `rows` rows.
-    pub fn workspace_bytes(&self, tokens: u32, rows: u32, context: u32) -> u64 {
-        let c = &self.model.config;
-        let activations = u64::from(tokens) * (8 * c.hidden + 4 * c.intermediate + 4 * c.heads * c.head_dim) as u64 * 4;
-        let gathering = if self.model.has_paged_kernel() { 1 } else { rows };
-        let gathered = 4 * u64::from(context) * u64::from(gathering) * (c.kv_heads * c.head_dim) as u64 * 4;
-        activations + gathered + 4 * u64::from(rows) * c.vocab as u64 * 4
+    /// Whether decode rows gather their keys, which takes memory in every step; a kernel reads them in the pool.
+    pub fn gathers(&self) -> bool {
+        !self.model.has_paged_kernel()
+    }
+
+    /// What its files say of it.
+    pub fn config(&self) -> &Config {
+        &self.model.config
     }
 
     /// Allocates the pool and is ready for steps; `deterministic`: in passes that keep their shape (see [`crate::tiles`]).
@@ -172,6 +162,11 @@ fn together(parts: &[Part]) -> Res<Option<(Array, Vec<SeqId>)>> {
         [one] => Some((one.clone(), seqs)),
         _ => Some((ops::concatenate(&tokens, 0)?, seqs)),
     })
+}
+
+/// The type that weights are made dense in; None keeps them as stored.
+pub(crate) fn dense(o: &OpenOptions, place: Place) -> Option<Float> {
+    o.dtype.or((place == Place::Cpu).then_some(Float::F32))
 }
 
 /// A folder's name, or a file's without its ending and quantisation.

@@ -46,11 +46,7 @@ pub struct Passed {
 impl Model {
     /// Loads the weights and, on a GPU, proves the kernel for decode rows; the pool has no block yet.
     pub fn load(config: Config, source: &dyn Source, dense: Option<crate::weights::Float>, place: Place) -> Result<Model, EngineError> {
-        let float = match dense {
-            Some(f) => f,
-            None => Loader::natural_float(source)?,
-        };
-        let family = Llama::load(&config, &Loader { source, dense, float, place })?;
+        let family = Llama::load(&config, &Loader::new(source, dense, place)?)?;
         let rope = Rope::new(&config.rope, config.head_dim);
         let shape = shape(&config, place);
         let (paged, route) = paged(&shape, family.dtype());
@@ -82,12 +78,11 @@ impl Model {
 
     /// Bytes of one block over all layers.
     pub fn block_bytes(&self) -> u64 {
-        let c = &self.config;
         let element = match self.family.dtype() {
             Dtype::Float32 => 4,
             _ => 2,
         };
-        2 * c.layers as u64 * u64::from(kv::step::BLOCK_TOKENS) * (c.kv_heads * c.head_dim) as u64 * element
+        self.config.geometry(element).block_bytes()
     }
 
     pub fn weight_bytes(&self) -> u64 {

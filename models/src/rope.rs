@@ -26,6 +26,13 @@ pub struct Angles {
     traditional: bool,
 }
 
+/// Whether every angle up to a position of `context` is a number that an f32 can hold.
+pub fn fits(config: &RopeConfig, head_dim: usize, context: usize) -> bool {
+    let r = Rope::new(config, head_dim);
+    let angle = |f: &f32| context as f32 * r.position_scale * f;
+    r.magnitude.is_normal() && r.inverse.iter().all(|f| f.is_normal() && *f > 0.0 && angle(f).is_finite())
+}
+
 impl Rope {
     pub fn new(config: &RopeConfig, head_dim: usize) -> Rope {
         let half = head_dim / 2;

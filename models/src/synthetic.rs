@@ -95,11 +95,11 @@ impl Synthetic {
     }
 
     fn draw(&self, row: &StepRow, draw: &Draw) -> Result<RowResult, EngineError> {
-        let mut hash = 0;
+        let mut hash = EMPTY;
         for position in 0..row.start + row.input.count() {
             hash = mix(hash ^ self.pool[self.slot(&row.table, position)?]);
         }
-        Ok(RowResult { seq: row.seq, token: pick(hash, draw, self.info.vocab).ok_or(RowFault::NotFinite) })
+        Ok(RowResult { seq: row.seq, token: after(hash, draw, self.info.vocab).ok_or(RowFault::NotFinite) })
     }
 }
 
@@ -138,8 +138,8 @@ impl Engine for Synthetic {
 /// The token that follows `prefix`: what the engine must answer whatever the tables, the batch and the depth were.
 /// None if every id is banned.
 pub fn next_or_fault(prefix: &[u32], draw: &Draw, vocab: u32) -> Option<u32> {
-    let hash = (0..).zip(prefix).fold(0, |hash, (position, &token)| mix(hash ^ entry(position, token)));
-    pick(hash, draw, vocab)
+    let hash = (0..).zip(prefix).fold(EMPTY, |hash, (position, &token)| extend(hash, position, token));
+    after(hash, draw, vocab)
 }
 
 /// [`next_or_fault`] for a draw that bans less than the whole vocabulary.
@@ -153,8 +153,17 @@ pub fn next(prefix: &[u32], draw: &Draw, vocab: u32) -> u32 {
     }
 }
 
-/// Greedy takes the hash itself; a positive temperature mixes in the row's key `(seed, index)` and nothing of its neighbours.
-fn pick(hash: u64, draw: &Draw, vocab: u32) -> Option<u32> {
+/// The hash of a prefix of no tokens.
+pub const EMPTY: u64 = 0;
+
+/// The hash of a prefix and the token at `position` after it: a long prefix need not be read again for every token.
+pub fn extend(prefix: u64, position: u32, token: u32) -> u64 {
+    mix(prefix ^ entry(position, token))
+}
+
+/// The token drawn after a prefix of this hash, or None if every id is banned. Greedy takes the hash itself; a positive
+/// temperature mixes in the row's key `(seed, index)` and nothing of its neighbours.
+pub fn after(hash: u64, draw: &Draw, vocab: u32) -> Option<u32> {
     let mut hash = hash;
     if draw.sampling.temperature > 0.0 {
         hash = mix(hash ^ mix(draw.sampling.seed ^ mix(u64::from(draw.index) + 1)));

@@ -1,12 +1,16 @@
 //! Sets up what a clone needs before it can build and serve: `setup native` lays MLX where Cargo finds it (Linux),
 //! `setup model` fetches the default model. Both do nothing that is already done, and say what they are doing.
 
+mod backend;
 mod bindings;
 mod blas;
+mod hold;
 mod mlxc;
 mod model;
 mod native;
+mod place;
 mod run;
+mod store;
 mod wheels;
 
 use std::process::ExitCode;

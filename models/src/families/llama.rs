@@ -45,8 +45,7 @@ struct Layer {
 
 impl Llama {
     pub fn load(c: &Config, from: &Loader) -> Result<Llama, EngineError> {
-        let tied = c.tied.unwrap_or_else(|| !from.source.has("lm_head", "weight"));
-        let head = if tied { None } else { Some(from.linear(&[("lm_head".to_owned(), c.vocab)], c.hidden, false)?) };
+        let head = if is_tied(c, from) { None } else { Some(Join::head(c).load(from)?) };
         Ok(Llama {
             heads: c.heads as i32,
             kv_heads: c.kv_heads as i32,
@@ -125,21 +124,70 @@ impl Llama {
 impl Layer {
     fn load(c: &Config, from: &Loader, index: usize) -> Result<Layer, EngineError> {
         let path = |name: &str| format!("model.layers.{index}.{name}");
-        let (q, kv) = (c.heads * c.head_dim, c.kv_heads * c.head_dim);
-        let qkv = [(path("self_attn.q_proj"), q), (path("self_attn.k_proj"), kv), (path("self_attn.v_proj"), kv)];
-        let gate_up = [(path("mlp.gate_proj"), c.intermediate), (path("mlp.up_proj"), c.intermediate)];
+        let [qkv, out, gate_up, down] = Join::of_layer(c, index);
         let qk_norm = match c.family {
             Family::Qwen3 => Some((from.norm(&path("self_attn.q_norm"), c.head_dim)?, from.norm(&path("self_attn.k_norm"), c.head_dim)?)),
             Family::Llama | Family::Qwen2 => None,
         };
         Ok(Layer {
             attention_norm: from.norm(&path("input_layernorm"), c.hidden)?,
-            qkv: from.linear(&qkv, c.hidden, c.qkv_bias)?,
+            qkv: qkv.load(from)?,
             qk_norm,
-            out: from.linear(&[(path("self_attn.o_proj"), c.hidden)], q, c.o_bias)?,
+            out: out.load(from)?,
             mlp_norm: from.norm(&path("post_attention_layernorm"), c.hidden)?,
-            gate_up: from.linear(&gate_up, c.hidden, c.mlp_bias)?,
-            down: from.linear(&[(path("mlp.down_proj"), c.hidden)], c.intermediate, c.mlp_bias)?,
+            gate_up: gate_up.load(from)?,
+            down: down.load(from)?,
         })
     }
+}
+
+/// Modules `(path, rows)` over one input, kept as one matrix.
+struct Join {
+    modules: Vec<(String, usize)>,
+    cols: usize,
+    bias: bool,
+}
+
+impl Join {
+    fn head(c: &Config) -> Join {
+        Join { modules: vec![("lm_head".to_owned(), c.vocab)], cols: c.hidden, bias: false }
+    }
+
+    /// Those of q, k and v; of the output; of gate and up; of down.
+    fn of_layer(c: &Config, index: usize) -> [Join; 4] {
+        let path = |name: &str| format!("model.layers.{index}.{name}");
+        let (q, kv) = (c.heads * c.head_dim, c.kv_heads * c.head_dim);
+        let qkv = vec![(path("self_attn.q_proj"), q), (path("self_attn.k_proj"), kv), (path("self_attn.v_proj"), kv)];
+        let gate_up = vec![(path("mlp.gate_proj"), c.intermediate), (path("mlp.up_proj"), c.intermediate)];
+        [
+            Join { modules: qkv, cols: c.hidden, bias: c.qkv_bias },
+            Join { modules: vec![(path("self_attn.o_proj"), c.hidden)], cols: q, bias: c.o_bias },
+            Join { modules: gate_up, cols: c.hidden, bias: c.mlp_bias },
+            Join { modules: vec![(path("mlp.down_proj"), c.hidden)], cols: c.intermediate, bias: c.mlp_bias },
+        ]
+    }
+
+    fn load(&self, from: &Loader) -> Result<Linear, EngineError> {
+        from.linear(&self.modules, self.cols, self.bias)
+    }
+
+    fn bytes(&self, from: &Loader) -> Result<u64, EngineError> {
+        from.linear_bytes(&self.modules, self.cols, self.bias)
+    }
+}
+
+fn is_tied(c: &Config, from: &Loader) -> bool {
+    c.tied.unwrap_or_else(|| !from.source.has("lm_head", "weight"))
+}
+
+/// What [`Llama::bytes`] will be, from headers alone.
+pub fn weight_bytes(c: &Config, from: &Loader) -> Result<u64, EngineError> {
+    let mut bytes = from.matrix_bytes("model.embed_tokens", c.vocab, c.hidden)?;
+    if !is_tied(c, from) {
+        bytes += Join::head(c).bytes(from)?;
+    }
+    for join in (0..c.layers).flat_map(|i| Join::of_layer(c, i)) {
+        bytes += join.bytes(from)?;
+    }
+    Ok(bytes)
 }

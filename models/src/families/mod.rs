@@ -3,4 +3,4 @@
 mod activation;
 mod llama;
 
-pub use llama::Llama;
+pub use llama::{Llama, weight_bytes};

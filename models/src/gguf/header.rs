@@ -13,6 +13,9 @@ const ELEMENTS_MAX: u64 = 1 << 24;
 const DIMS_MAX: u32 = 4;
 const ALIGNMENT_MAX: u64 = 1 << 20;
 
+/// Everything before the tensors' data: vocabularies of a quarter of a million tokens with their merges take some 20 MB.
+const BYTES_MAX: u64 = 256 << 20;
+
 pub(super) struct Header {
     pub(super) version: u32,
     pub(super) metadata: HashMap<String, Value>,
@@ -21,7 +24,7 @@ pub(super) struct Header {
 
 /// Reads and checks everything before the tensor data. `size` is the file's.
 pub(super) fn read(file: &std::fs::File, size: u64, path: &Path) -> Result<Header, GgufError> {
-    let mut c = Cursor::new(file, size, path);
+    let mut c = Cursor::new(file, size.min(BYTES_MAX), path);
     let magic: [u8; 4] = c.array("the magic number")?;
     if &magic != b"GGUF" {
         return Err(c.invalid("not a GGUF file: it does not start with \"GGUF\"".into()));
@@ -138,7 +141,20 @@ fn read_tensors(c: &mut Cursor<'_>, count: usize, alignment: u64, size: u64, pat
         }
         t.offset += start;
     }
+    apart(&tensors, path)?;
     Ok(tensors)
+}
+
+/// No byte is of two tensors.
+fn apart(tensors: &[TensorInfo], path: &Path) -> Result<(), GgufError> {
+    let mut all: Vec<&TensorInfo> = tensors.iter().collect();
+    all.sort_by_key(|t| t.offset);
+    for pair in all.windows(2) {
+        if pair[0].offset + pair[0].bytes > pair[1].offset {
+            return Err(tensor_error(path, &pair[1].name, format!("begins within the {} bytes of tensor {}", pair[0].bytes, pair[0].name)));
+        }
+    }
+    Ok(())
 }
 
 /// One info; `offset` is still from the start of the data.

@@ -16,6 +16,7 @@ pub use affine::{Affine, affine};
 pub use tensor::{Kind, TensorInfo};
 pub use value::{Array, Value};
 
+use crate::plain::{self, one_line};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -27,13 +28,13 @@ pub enum GgufError {
     #[error("{}: {source}", file.display())]
     Io { file: PathBuf, source: std::io::Error },
     /// The bytes are not what the format allows, or the file is shorter than its header says.
-    #[error("{}: {reason}", file.display())]
+    #[error("{}: {}", file.display(), one_line(reason))]
     Invalid { file: PathBuf, reason: String },
     /// A metadata key is missing, or does not hold what the caller needs.
-    #[error("{}: {key}: {reason}", file.display())]
+    #[error("{}: {}", file.display(), one_line(&format!("{key}: {reason}")))]
     Key { file: PathBuf, key: String, reason: String },
     /// A tensor is missing, of a kind that this program cannot read, or shorter than the rows asked for.
-    #[error("{}: tensor {tensor}: {reason}", file.display())]
+    #[error("{}: {}", file.display(), one_line(&format!("tensor {tensor}: {reason}")))]
     Tensor { file: PathBuf, tensor: String, reason: String },
     /// Blocks that do not unpack to an affine group.
     #[error("{kind}: {reason}")]
@@ -55,8 +56,7 @@ impl File {
     /// Reads the header and checks it against the file's size; no tensor data is read.
     pub fn open(path: &Path) -> Result<Self, GgufError> {
         let io = |source| GgufError::Io { file: path.to_owned(), source };
-        let file = std::fs::File::open(path).map_err(io)?;
-        let size = file.metadata().map_err(io)?.len();
+        let (file, size) = plain::open(path).map_err(io)?;
         let header = header::read(&file, size, path)?;
         let by_name = header.tensors.iter().enumerate().map(|(i, t)| (t.name.clone(), i)).collect();
         Ok(Self { path: path.to_owned(), file, version: header.version, metadata: header.metadata, tensors: header.tensors, by_name })

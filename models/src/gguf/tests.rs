@@ -124,6 +124,51 @@ fn headers_that_lie_are_refused_before_memory_is_taken() {
     }
 }
 
+/// A tensor's entry holds its offset behind its name, its one axis and its kind.
+#[test]
+fn tensors_may_not_share_bytes() {
+    let name = b"vector";
+    let good = sample().bytes();
+    let at = good.windows(name.len()).position(|w| w == name).unwrap() + name.len() + 4 + 8 + 4;
+    for (offset, want) in
+        [(0u64, "begins within the"), (32, "tensor vector: begins within the 48 bytes of tensor plain"), (128, "tensor vector: begins within the 72 bytes")]
+    {
+        let mut bytes = good.clone();
+        bytes[at..at + 8].copy_from_slice(&offset.to_le_bytes());
+        let error = open(&bytes).map(|_| ()).unwrap_err();
+        assert!(error.contains(want), "{offset}: {error} should contain {want}");
+    }
+}
+
+#[test]
+fn a_header_without_end_is_not_read_to_its_end() {
+    use std::os::unix::fs::FileExt;
+    let array =
+        |key: &str| [&(key.len() as u64).to_le_bytes(), key.as_bytes(), &9u32.to_le_bytes(), &10u32.to_le_bytes(), &(1u64 << 24).to_le_bytes()].concat();
+    let head = [b"GGUF\x03\0\0\0".as_slice(), &0u64.to_le_bytes(), &2u64.to_le_bytes(), &array("first")].concat();
+    let (_dir, path) = save(&head);
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    // What the arrays hold is a hole of 128 MiB each.
+    file.write_all_at(&array("second"), head.len() as u64 + (8 << 24)).unwrap();
+    file.set_len(1 << 40).unwrap();
+    let error = File::open(&path).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("second: 16777216 are announced, at most 167"), "{error}");
+}
+
+#[test]
+fn names_do_not_break_the_line() {
+    let error = open(&Writer::default().tensor("a\nb", &[33], 2, &[0; 36]).bytes()).map(|_| ()).unwrap_err();
+    assert!(error.contains("tensor a\\nb: rows of 33"), "{error}");
+    let error = open(&Writer::default().raw(&"k\n".repeat(100_000), 99, &[]).bytes()).map(|_| ()).unwrap_err();
+    assert!(error.len() < 1000 && !error.contains('\n'), "{error}");
+}
+
+#[test]
+fn what_is_no_file_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(File::open(dir.path()).map(|_| ()).unwrap_err().to_string(), format!("{}: is not a plain file", dir.path().display()));
+}
+
 #[test]
 fn every_truncation_is_an_error() {
     let bytes = sample().bytes();

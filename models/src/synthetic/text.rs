@@ -47,7 +47,7 @@ fn letter(byte: u8) -> char {
     char::from_u32(0x100 + before).unwrap_or(char::REPLACEMENT_CHARACTER)
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "text"))]
 mod tests {
     use super::*;
     use crate::text::Text;

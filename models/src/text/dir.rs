@@ -1,13 +1,23 @@
 //! The text side of a model directory in Hugging Face's layout.
 
 use super::template::{ChatTemplates, DEFAULT};
-use super::{Parts, TextError};
+use super::{Parts, TextError, merges};
+use crate::plain;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use tokenizers::{AddedToken, Tokenizer};
 
 /// The special tokens that templates know by name.
 const NAMED: [&str; 7] = ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
+
+/// Far above any: the largest vocabularies in use take some tens of megabytes.
+const TOKENIZER_BYTES_MAX: u64 = 256 << 20;
+
+/// Far above any of the other files; what is longest in them is a chat template.
+const BYTES_MAX: u64 = 16 << 20;
+
+/// Far above any vocabulary.
+const ID_MAX: u32 = (1 << 24) - 1;
 
 pub(super) fn load(dir: &Path) -> Result<Parts, TextError> {
     let config = JsonFile::optional(dir.join("tokenizer_config.json"))?;
@@ -30,7 +40,7 @@ struct JsonFile {
 impl JsonFile {
     fn optional(path: PathBuf) -> Result<Self, TextError> {
         let mut file = Self { path, json: Map::new() };
-        let Some(text) = read_optional(&file.path)? else {
+        let Some(text) = read_optional(&file.path, BYTES_MAX)? else {
             return Ok(file);
         };
         match serde_json::from_str(&text) {
@@ -63,19 +73,36 @@ fn token_text(value: &Value) -> Option<&str> {
     value.as_str().or_else(|| value.get("content")?.as_str())
 }
 
-fn read_optional(path: &Path) -> Result<Option<String>, TextError> {
-    match std::fs::read_to_string(path) {
+fn read_optional(path: &Path, bytes_max: u64) -> Result<Option<String>, TextError> {
+    match plain::read(path, bytes_max) {
         Ok(text) => Ok(Some(text)),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(TextError::File { file: path.to_owned(), reason: format!("cannot be read: {e}") }),
+        Err(e) => Err(TextError::File { file: path.to_owned(), reason: e.to_string() }),
     }
 }
 
 fn read_tokenizer(path: &Path) -> Result<Tokenizer, TextError> {
     let wrong = |reason| TextError::File { file: path.to_owned(), reason };
-    let text = read_optional(path)?
+    let text = read_optional(path, TOKENIZER_BYTES_MAX)?
         .ok_or_else(|| wrong("not found: a model directory needs the tokenizer in this form (a tokenizer.model alone is not read)".into()))?;
-    Tokenizer::from_bytes(text).map_err(|e| wrong(format!("not a tokenizer: {e}")))
+    let json: Value = serde_json::from_str(&text).map_err(|e| wrong(format!("not a tokenizer: {e}")))?;
+    merges::check_json(&json["model"]).map_err(wrong)?;
+    let tokenizer = Tokenizer::from_bytes(text).map_err(|e| wrong(format!("not a tokenizer: {e}")))?;
+    let decoder = tokenizer.get_decoder().map(serde_json::to_value).transpose().map_err(|e| wrong(format!("decoder: {e}")))?;
+    if decoder.is_some_and(|d| strips_ends(&d)) {
+        return Err(wrong("decoder: Strip with a stop above 0 is not served: it fails on tokens that are shorter".into()));
+    }
+    // Tables are as long as the greatest id.
+    match tokenizer.get_vocab(true).into_iter().max_by_key(|(_, id)| *id) {
+        Some((token, id)) if id > ID_MAX => Err(wrong(format!("token {token:?} has id {id}: at most {ID_MAX} is served"))),
+        _ => Ok(tokenizer),
+    }
+}
+
+/// The crate `tokenizers` counts back from a token's end without looking whether it has begun (`decoders/strip.rs`).
+fn strips_ends(decoder: &Value) -> bool {
+    let within = decoder.get("decoders").and_then(Value::as_array);
+    (decoder["type"] == "Strip" && decoder["stop"] != 0) || within.is_some_and(|steps| steps.iter().any(strips_ends))
 }
 
 /// `added_tokens_decoder` may name tokens that tokenizer.json does not have; they must get the ids that it gives them.
@@ -100,14 +127,12 @@ fn add_missing_tokens(tokenizer: &mut Tokenizer, config: &JsonFile) -> Result<()
     }
     tokens.sort_by_key(|(id, _)| *id);
     let known = tokenizer.get_added_tokens_decoder();
-    for (id, token) in tokens {
-        if known.get(&id).is_some_and(|t| t.content == token.content) {
-            continue;
-        }
-        let content = token.content.clone();
-        tokenizer.add_tokens([token]).map_err(|e| config.wrong(&format!("{FIELD}: {content:?}: {e}")))?;
-        let got = tokenizer.token_to_id(&content);
-        if got != Some(id) {
+    tokens.retain(|(id, token)| known.get(id).is_none_or(|t| t.content != token.content));
+    // All at once: the tokenizer looks through its whole list after each adding.
+    tokenizer.add_tokens(tokens.iter().map(|(_, token)| token.clone())).map_err(|e| config.wrong(&format!("{FIELD}: {e}")))?;
+    for (id, AddedToken { content, .. }) in &tokens {
+        let got = tokenizer.token_to_id(content);
+        if got != Some(*id) {
             let got = got.map_or("none".into(), |g| g.to_string());
             let text = format!("{FIELD}: {content:?} has id {id}, but tokenizer.json leaves it id {got}");
             return Err(config.wrong(&text));
@@ -168,7 +193,7 @@ fn id_or_list(value: &Value) -> Option<Vec<u32>> {
 /// The templates as (name, source), and the file that they come from: the first that has any.
 fn templates(dir: &Path, config: &JsonFile) -> Result<(PathBuf, Vec<(String, String)>), TextError> {
     let jinja = dir.join("chat_template.jinja");
-    if let Some(source) = read_optional(&jinja)? {
+    if let Some(source) = read_optional(&jinja, BYTES_MAX)? {
         return Ok((jinja, vec![(DEFAULT.to_owned(), source)]));
     }
     let own = JsonFile::optional(dir.join("chat_template.json"))?;

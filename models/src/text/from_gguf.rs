@@ -1,7 +1,7 @@
 //! The text side of a GGUF file: a tokenizer built from its vocabulary, in the form its model was trained with.
 
 use super::template::{ChatTemplates, DEFAULT};
-use super::{Parts, TextError, pretokenize, spm};
+use super::{Parts, TextError, merges, pretokenize, spm};
 use crate::gguf::{File, GgufError};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -16,6 +16,9 @@ const TYPES: &str = "tokenizer.ggml.token_type";
 const SCORES: &str = "tokenizer.ggml.scores";
 const MERGES: &str = "tokenizer.ggml.merges";
 const TEMPLATE: &str = "tokenizer.chat_template";
+
+/// Far above any token; finding the ways to merge a token takes the square of its length.
+const TOKEN_BYTES_MAX: usize = 1024;
 
 /// Values of `token_type`.
 const NORMAL: i32 = 1;
@@ -56,6 +59,9 @@ impl<'a> Vocab<'a> {
         if let Some(types) = types {
             same_length(file, TYPES, types.len(), tokens.len())?;
         }
+        if let Some((id, token)) = tokens.iter().enumerate().find(|(_, t)| t.len() > TOKEN_BYTES_MAX) {
+            return Err(file.key_error(TOKENS, format!("token {id} has {} bytes, must have at most {TOKEN_BYTES_MAX}", token.len())));
+        }
         let vocab = Self { file, tokens, types };
         vocab.ids()?;
         Ok(vocab)
@@ -78,7 +84,9 @@ impl<'a> Vocab<'a> {
     }
 
     fn builder(&self, merges: Vec<(String, String)>) -> Result<BpeBuilder, GgufError> {
-        let vocab: BpeVocab = self.ids()?.into_iter().map(|(t, id)| (t.to_owned(), id)).collect();
+        let ids = self.ids()?;
+        merges::check(merges.iter().map(|(a, b)| (a.as_str(), b.as_str())), "", |t| ids.contains_key(t)).map_err(|why| self.file.key_error(MERGES, why))?;
+        let vocab: BpeVocab = ids.into_iter().map(|(t, id)| (t.to_owned(), id)).collect();
         Ok(BPE::builder().vocab_and_merges(vocab, merges))
     }
 

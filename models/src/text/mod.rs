@@ -5,6 +5,7 @@
 mod detokenize;
 mod dir;
 mod from_gguf;
+mod merges;
 mod pieces;
 mod pretokenize;
 mod python;
@@ -20,6 +21,7 @@ pub use detokenize::Detokenizer;
 pub use stop::{Piece, StopMatcher};
 
 use crate::gguf;
+use crate::plain::one_line;
 use pieces::Pieces;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
@@ -31,7 +33,7 @@ use tokenizers::Tokenizer;
 #[derive(Debug, thiserror::Error)]
 pub enum TextError {
     /// A file of the model is missing or wrong. The reason names the field and says what is allowed.
-    #[error("{}: {reason}", file.display())]
+    #[error("{}: {}", file.display(), one_line(reason))]
     File { file: PathBuf, reason: String },
     #[error(transparent)]
     Gguf(#[from] gguf::GgufError),

@@ -7,6 +7,9 @@ use super::stream::{self, Stream};
 use serde_json::Value;
 use tokenizers::Tokenizer;
 
+/// Bytes that replacing may make of one: a space is written with three.
+const GROWTH_MAX: usize = 4;
+
 /// How a tokenizer's decoder makes text of tokens.
 #[derive(Debug, Clone, PartialEq)]
 enum Mode {
@@ -158,17 +161,20 @@ impl Mode {
         {
             return Some(Mode::Bytes);
         }
-        let (mut replace, mut fallback, mut fused, mut strip) = (Vec::new(), false, false, 0);
+        let (mut replace, mut fallback, mut fused, mut strip) = (Vec::new(), false, false, 0usize);
+        let mut growth = 1usize;
         for step in steps {
             match kind(step).as_str() {
                 "Replace" if !fallback && !fused => {
-                    let from = step["pattern"]["String"].as_str()?.to_owned();
-                    replace.push((from, step["content"].as_str()?.to_owned()));
+                    let (from, to) = (step["pattern"]["String"].as_str()?, step["content"].as_str()?);
+                    // A table of all tokens, replaced, must not be of another size than the tokens.
+                    growth = growth.saturating_mul(to.len().div_ceil(Some(from.len()).filter(|n| *n > 0)?).max(1));
+                    replace.push((Some(from).filter(|_| growth <= GROWTH_MAX)?.to_owned(), to.to_owned()));
                 }
                 "ByteFallback" if !fused => fallback = true,
                 "Fuse" => fused = true,
                 "Strip" if fused && step["content"] == " " && step["stop"] == 0 => {
-                    strip += step["start"].as_u64()? as usize;
+                    strip = strip.saturating_add(usize::try_from(step["start"].as_u64()?).ok()?);
                 }
                 _ => return None,
             }

@@ -1,10 +1,9 @@
-//! A GGUF file of llama architecture as a [`Source`]: mlx-lm's names, q and k rows un-permuted, and its metadata as a config.
+//! A GGUF file of llama architecture as a [`Source`]: mlx-lm's names, q and k rows un-permuted.
 
-use super::{AffineRows, Described, Float, Form, Source};
+use super::{AffineRows, Described, Float, Form, Source, metadata, strict};
 use crate::config::{Config, Scaling};
 use crate::engine::EngineError;
 use crate::gguf::{self, File, GgufError, Kind, TensorInfo};
-use serde_json::{Map, Value, json};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,6 +21,9 @@ const BLOCK_NAMES: [(&str, &str); 9] = [
     ("post_attention_layernorm", "ffn_norm"),
 ];
 
+/// Llama 3's scaling as converters write it out: a factor for each rotary pair.
+const FACTORS: &str = "rope_freqs.weight";
+
 /// An open file and the sizes that un-permuting needs.
 #[derive(Debug)]
 pub struct GgufWeights {
@@ -31,14 +33,43 @@ pub struct GgufWeights {
 }
 
 impl GgufWeights {
-    /// The file's config and weights.
+    /// The file's config and weights. A tensor that the config's model does not use is an error.
     pub fn open(file: Arc<File>) -> Result<(Config, GgufWeights), EngineError> {
-        let mut config = config(&file)?;
-        if let Some(t) = file.find("rope_freqs.weight") {
+        let mut config = metadata::config(&file)?;
+        if let Some(t) = file.find(FACTORS) {
+            if config.rope.scaling != Scaling::None {
+                let reason = format!("tensor {FACTORS} is there besides llama.rope.scaling: one of the two is served, not both");
+                return Err(EngineError::Load { file: file.path().to_owned(), reason });
+            }
             config.rope.scaling = Scaling::Factors(factors(&file, t, config.head_dim / 2)?);
         }
         let weights = GgufWeights { file, heads: config.heads, kv_heads: config.kv_heads };
+        weights.only_of(&config)?;
         Ok((config, weights))
+    }
+
+    /// No tensor may be left over.
+    fn only_of(&self, config: &Config) -> Result<(), EngineError> {
+        let has = |path: &str, leaf: &str| self.has(path, leaf);
+        let known = |name: &str| {
+            let path = name.rsplit_once('.').and_then(|(module, leaf)| Some((Self::path(module)?, leaf)));
+            name == FACTORS || path.is_some_and(|(path, leaf)| strict::known(config, &path, leaf, &has))
+        };
+        let others: Vec<&str> = self.file.tensors().iter().map(|t| t.name.as_str()).filter(|name| !known(name)).collect();
+        let Some(first) = others.first() else { return Ok(()) };
+        Err(EngineError::Load { file: self.file.path().to_owned(), reason: strict::left_over(first, others.len(), "the file's metadata") })
+    }
+
+    /// mlx-lm's name for a module of the file.
+    fn path(module: &str) -> Option<String> {
+        match module {
+            "token_embd" => return Some("model.embed_tokens".to_owned()),
+            "output_norm" => return Some("model.norm".to_owned()),
+            "output" => return Some("lm_head".to_owned()),
+            _ => {}
+        }
+        let (layer, rest) = module.strip_prefix("blk.")?.split_once('.')?;
+        BLOCK_NAMES.iter().find(|(_, g)| *g == rest).map(|(hf, _)| format!("model.layers.{layer}.{hf}"))
     }
 
     fn name(path: &str) -> Option<String> {
@@ -151,61 +182,6 @@ impl Source for GgufWeights {
     }
 }
 
-/// The metadata, put as the config.json that it stands for, so that one set of checks serves both.
-fn config(file: &File) -> Result<Config, EngineError> {
-    let fail = |e: GgufError| failed(&e, file.path());
-    let arch = file.str("general.architecture").map_err(fail)?;
-    if arch != "llama" {
-        let reason = format!("general.architecture: \"{arch}\" is an unknown architecture; served from GGUF is llama");
-        return Err(EngineError::Load { file: file.path().to_owned(), reason });
-    }
-    let need = |key: &str| file.u64(&format!("llama.{key}")).map_err(fail);
-    let (heads, hidden) = (need("attention.head_count")?, need("embedding_length")?);
-    let vocab = file.tensor("token_embd.weight").map_err(fail)?.rows();
-    let mut map = Map::new();
-    let mut put = |k: &str, v: Value| map.insert(k.to_owned(), v);
-    put("model_type", json!("llama"));
-    put("hidden_size", json!(hidden));
-    put("num_hidden_layers", json!(need("block_count")?));
-    put("intermediate_size", json!(need("feed_forward_length")?));
-    put("num_attention_heads", json!(heads));
-    put("num_key_value_heads", json!(if has(file, "llama.attention.head_count_kv") { need("attention.head_count_kv")? } else { heads }));
-    put("rms_norm_eps", json!(file.f32("llama.attention.layer_norm_rms_epsilon").map_err(fail)?));
-    put("vocab_size", json!(vocab));
-    put("max_position_embeddings", json!(need("context_length")?));
-    put("tie_word_embeddings", json!(file.find("output.weight").is_none()));
-    put("attention_bias", json!(file.find("blk.0.attn_q.bias").is_some()));
-    put("mlp_bias", json!(file.find("blk.0.ffn_up.bias").is_some()));
-    if has(file, "llama.rope.freq_base") {
-        put("rope_theta", json!(file.f32("llama.rope.freq_base").map_err(fail)?));
-    }
-    if has(file, "llama.attention.key_length") {
-        put("head_dim", json!(need("attention.key_length")?));
-    }
-    if let Some(s) = scaling(file)? {
-        put("rope_scaling", s);
-    }
-    Config::from_json(file.path(), &map)
-}
-
-fn scaling(file: &File) -> Result<Option<Value>, EngineError> {
-    let fail = |e: GgufError| failed(&e, file.path());
-    if !has(file, "llama.rope.scaling.type") {
-        return Ok(None);
-    }
-    let kind = file.str("llama.rope.scaling.type").map_err(fail)?;
-    if kind == "none" {
-        return Ok(None);
-    }
-    let factor = file.f32("llama.rope.scaling.factor").map_err(fail)?;
-    let mut s = json!({"rope_type": kind, "factor": factor});
-    if has(file, "llama.rope.scaling.original_context_length") {
-        s["original_max_position_embeddings"] = json!(file.u64("llama.rope.scaling.original_context_length").map_err(fail)?);
-    }
-    Ok(Some(s))
-}
-
-/// Llama 3's scaling as converters write it out: a factor for each rotary pair.
 fn factors(file: &File, t: &TensorInfo, pairs: usize) -> Result<Vec<f32>, EngineError> {
     if t.kind != Kind::F32 || t.shape != [pairs] {
         let reason = format!("tensor {} is {} of shape {:?}: F32 of shape [{pairs}] is needed", t.name, t.kind, t.shape);
@@ -214,9 +190,9 @@ fn factors(file: &File, t: &TensorInfo, pairs: usize) -> Result<Vec<f32>, Engine
     let (mut bytes, mut out) = (Vec::new(), Vec::new());
     file.read(t, &mut bytes).map_err(|e| failed(&e, file.path()))?;
     Float::F32.widen(&bytes, &mut out);
+    if let Some(f) = out.iter().find(|f| !(f.is_normal() && **f > 0.0)) {
+        let reason = format!("tensor {} holds {f}: numbers above 0 are needed", t.name);
+        return Err(EngineError::Load { file: file.path().to_owned(), reason });
+    }
     Ok(out)
-}
-
-fn has(file: &File, key: &str) -> bool {
-    file.value(key).is_some()
 }

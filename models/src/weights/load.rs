@@ -115,11 +115,39 @@ pub struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    /// The type that a model is computed in when its matrices are kept as stored: that of its embedding.
-    pub fn natural_float(source: &dyn Source) -> Result<Float, EngineError> {
-        Ok(match source.describe("model.embed_tokens")?.form {
-            Form::Dense(f) | Form::Affine { float: f, .. } => f,
-        })
+    /// Norms, biases and what cannot be kept as stored are of type `dense`, or else of the embedding's.
+    pub fn new(source: &dyn Source, dense: Option<Float>, place: Place) -> Result<Loader<'_>, EngineError> {
+        let float = match dense {
+            Some(float) => float,
+            None => match source.describe("model.embed_tokens")?.form {
+                Form::Dense(f) | Form::Affine { float: f, .. } => f,
+            },
+        };
+        Ok(Loader { source, dense, float, place })
+    }
+
+    /// How a matrix that is stored so is kept in memory.
+    fn kept(&self, form: Form) -> Form {
+        match (self.dense, form) {
+            (Some(float), _) => Form::Dense(float),
+            (None, Form::Affine { bits, group, float }) if !mlx::has_kernel(bits, group) => Form::Dense(float),
+            (None, form) => form,
+        }
+    }
+
+    /// Bytes that [`Loader::linear`] would take, from headers alone.
+    pub fn linear_bytes(&self, modules: &[(String, usize)], cols: usize, bias: bool) -> Result<u64, EngineError> {
+        let mut bytes = 0;
+        for (path, rows) in modules {
+            let biases = if bias { rows * self.float.bytes() } else { 0 };
+            bytes += self.matrix_bytes(path, *rows, cols)? + biases as u64;
+        }
+        Ok(bytes)
+    }
+
+    /// Bytes of one matrix, such as [`Loader::embedding`] would take.
+    pub fn matrix_bytes(&self, path: &str, rows: usize, cols: usize) -> Result<u64, EngineError> {
+        Ok(self.kept(self.checked(path, rows, cols)?.form).bytes(rows, cols))
     }
 
     /// Several modules `(path, rows)` over the same input of `cols` as one; `bias` when the config says that they have one.
@@ -171,11 +199,9 @@ impl Loader<'_> {
 
     fn weight(&self, parts: &[(&str, Described)]) -> Result<Weight, EngineError> {
         let (path, first) = parts[0];
-        let done = match (self.dense, first.form) {
-            (None, Form::Affine { bits, group, .. }) if mlx::has_kernel(bits, group) => return self.packed(parts, bits, group),
-            (None, Form::Dense(f)) => self.filled(parts, f),
-            (None, Form::Affine { float, .. }) => self.filled(parts, float),
-            (Some(f), _) => self.filled(parts, f),
+        let done = match self.kept(first.form) {
+            Form::Affine { bits, group, .. } => return self.packed(parts, bits, group),
+            Form::Dense(float) => self.filled(parts, float),
         };
         done?.map_err(|e| self.source.bad(path, "weight", e.what()))
     }

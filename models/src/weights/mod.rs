@@ -4,17 +4,26 @@
 
 mod affine;
 mod gguf;
+mod header;
 mod load;
+mod metadata;
 mod safetensors;
+mod shards;
+mod strict;
+#[cfg(test)]
+pub(crate) mod tests;
 
 pub use affine::AffineRows;
 pub use gguf::{GgufWeights, failed as gguf_failed};
 pub use load::{Embedding, Linear, Loader, Weight};
 pub use safetensors::SafetensorsFolder;
 
+use crate::config::Config;
 use crate::engine::EngineError;
 use mlx_rs::Dtype;
 use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
 
 /// Element types of stored floats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,12 +80,35 @@ pub enum Form {
     },
 }
 
+impl Form {
+    /// Bytes of a matrix `[rows, cols]`.
+    pub fn bytes(self, rows: usize, cols: usize) -> u64 {
+        let row = match self {
+            Form::Dense(float) => cols * float.bytes(),
+            Form::Affine { bits, group, float } => cols * bits / 8 + cols / group * 2 * float.bytes(),
+        };
+        rows as u64 * row as u64
+    }
+}
+
 /// A module's matrix `[rows, cols]` (for a linear layer `[out, in]`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Described {
     pub rows: usize,
     pub cols: usize,
     pub form: Form,
+}
+
+/// What the files at `path`, a folder or a GGUF file, say of a model, and its tensors. Nothing but headers is read.
+pub fn open(path: &Path) -> Result<(Config, Box<dyn Source>), EngineError> {
+    if path.is_dir() {
+        let config = Config::from_dir(path)?;
+        let folder = SafetensorsFolder::open(path, config.quant.clone(), &["golden.safetensors"])?;
+        return Ok((config, Box::new(folder)));
+    }
+    let file = crate::gguf::File::open(path).map_err(|e| gguf_failed(&e, path))?;
+    let (config, weights) = GgufWeights::open(Arc::new(file))?;
+    Ok((config, Box::new(weights)))
 }
 
 /// A model's tensors by their module paths, as mlx-lm names them (`model.layers.0.self_attn.q_proj`).

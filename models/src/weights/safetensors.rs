@@ -1,13 +1,14 @@
 //! A folder of safetensors files, one or many, with MLX affine quantisation as its config.json says.
 //!
-//! Headers are parsed by the crate `safetensors` (the format's own); places, shapes and the file's length are held against
-//! each other before any tensor is read.
+//! Places, shapes and the file's length are held against each other (`header`), the files against their index (`shards`), and
+//! the tensors against the model that config.json describes (`strict`), before any tensor is read.
 
-use super::{AffineRows, Described, Float, Form, Source};
-use crate::config::Quant;
+use super::shards::{self, Shards};
+use super::{AffineRows, Described, Float, Form, Source, header, strict};
+use crate::config::{Config, Quant};
 use crate::engine::EngineError;
+use crate::plain::{self, one_line};
 use safetensors::Dtype;
-use safetensors::tensor::{Metadata, TensorInfo};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
@@ -37,31 +38,21 @@ struct Place {
 }
 
 impl SafetensorsFolder {
-    /// Opens every `*.safetensors` of the folder except `skip`.
+    /// Opens the files that the folder's index names; without an index, every `*.safetensors` except `skip`. A tensor that the
+    /// model of the folder's config.json does not use is an error, as is one that is missing from the file that the index says.
     pub fn open(dir: &Path, quant: Option<Quant>, skip: &[&str]) -> Result<Self, EngineError> {
-        let load = |file: &Path, reason: String| EngineError::Load { file: file.to_owned(), reason };
-        let list = std::fs::read_dir(dir).map_err(|e| load(dir, format!("cannot be listed: {e}")))?;
-        let mut paths: Vec<PathBuf> = list.filter_map(Result::ok).map(|e| e.path()).collect();
-        paths.retain(|p| p.extension().is_some_and(|x| x == "safetensors"));
-        paths.retain(|p| !skip.iter().any(|s| p.file_name().is_some_and(|n| n == *s)));
-        paths.sort();
-        if paths.is_empty() {
-            return Err(load(dir, "has no *.safetensors file".to_owned()));
-        }
+        let Shards { files, map } = shards::find(dir, skip)?;
         let mut folder = SafetensorsFolder { dir: dir.to_owned(), files: Vec::new(), tensors: BTreeMap::new(), quant };
-        for path in paths {
-            folder.add(&path).map_err(|reason| load(&path, reason))?;
+        for path in files {
+            folder.add(&path).map_err(|reason| EngineError::Load { file: path, reason })?;
         }
+        folder.follows(&map)?;
+        folder.only_of(&Config::from_dir(dir)?)?;
         Ok(folder)
     }
 
     fn add(&mut self, path: &Path) -> Result<(), String> {
-        // A pipe would wait for its other end for ever.
-        if !std::fs::metadata(path).map_err(|e| format!("cannot be opened: {e}"))?.is_file() {
-            return Err("is not a plain file".to_owned());
-        }
-        let mut file = File::open(path).map_err(|e| format!("cannot be opened: {e}"))?;
-        let size = file.metadata().map_err(|e| format!("cannot be read: {e}"))?.len();
+        let (mut file, size) = plain::open(path).map_err(|e| e.to_string())?;
         let mut eight = [0u8; 8];
         file.read_exact(&mut eight).map_err(|_| format!("is truncated: {size} bytes, not even a header's length"))?;
         let header = u64::from_le_bytes(eight);
@@ -70,21 +61,36 @@ impl SafetensorsFolder {
         }
         let mut head = Vec::new();
         file.by_ref().take(header).read_to_end(&mut head).map_err(|e| format!("header: {e}"))?;
-        let meta: Metadata = serde_json::from_slice(&head).map_err(|e| format!("header: {e}"))?;
-        let mut end = 0;
-        for name in meta.offset_keys() {
-            let info = meta.info(&name).ok_or_else(|| format!("header: tensor {name} has no entry"))?;
-            end = in_its_place(&name, info, end, size - 8 - header)?;
-            let place = Place { file: self.files.len(), dtype: info.dtype, shape: info.shape.clone(), offset: 8 + header + info.data_offsets.0 as u64 };
+        for (name, info) in header::tensors(&head, size - 8 - header)? {
+            let place = Place { file: self.files.len(), dtype: info.dtype, shape: info.shape, offset: 8 + header + info.data_offsets.0 as u64 };
             if let Some(other) = self.tensors.insert(name.clone(), place) {
-                return Err(format!("tensor {name} is also in {}", self.files.get(other.file).map_or(path, |f| &f.0).display()));
+                return Err(one_line(&format!("tensor {name} is also in {}", self.files[other.file].0.display())));
             }
-        }
-        if 8 + header + end as u64 != size {
-            return Err(format!("is {size} bytes long, its header says {}", 8 + header + end as u64));
         }
         self.files.push((path.to_owned(), file));
         Ok(())
+    }
+
+    /// Every tensor must be where the index says.
+    fn follows(&self, map: &BTreeMap<String, String>) -> Result<(), EngineError> {
+        for (tensor, name) in map {
+            let there = self.tensors.get(tensor).is_some_and(|place| self.files[place.file].0.file_name().is_some_and(|n| n == name.as_str()));
+            if !there {
+                let reason = one_line(&format!("tensor {tensor} is missing, which {} says is here", shards::INDEX));
+                return Err(EngineError::Load { file: self.dir.join(name), reason });
+            }
+        }
+        Ok(())
+    }
+
+    /// No tensor may be left over.
+    fn only_of(&self, config: &Config) -> Result<(), EngineError> {
+        let has = |path: &str, leaf: &str| self.has(path, leaf);
+        let known = |name: &str| name.rsplit_once('.').is_some_and(|(path, leaf)| strict::known(config, path, leaf, &has));
+        let others: Vec<&str> = self.tensors.keys().map(String::as_str).filter(|name| !known(name)).collect();
+        let Some(first) = others.first() else { return Ok(()) };
+        let file = self.files[self.tensors[*first].file].0.clone();
+        Err(EngineError::Load { file, reason: strict::left_over(first, others.len(), "config.json") })
     }
 
     fn get(&self, path: &str, leaf: &str) -> Result<&Place, EngineError> {
@@ -127,8 +133,8 @@ impl SafetensorsFolder {
         let (rows, width) = self.matrix(path, "weight", words)?;
         let (place, float) = self.float(path, "scales")?;
         let (srows, groups) = self.matrix(path, "scales", place)?;
-        let cols = groups * bits.group;
-        if srows != rows || cols * bits.bits != width * 32 {
+        let cols = groups.saturating_mul(bits.group);
+        if srows != rows || Some(cols.saturating_mul(bits.bits)) != width.checked_mul(32) {
             let why = format!("has shape [{srows}, {groups}], which does not fit weight's [{rows}, {width}] at {} bits in groups of {}", bits.bits, bits.group);
             return Err(self.bad(path, "scales", &why));
         }
@@ -142,19 +148,6 @@ impl SafetensorsFolder {
         }
         Ok(Described { rows, cols, form: Form::Affine { bits: bits.bits, group: bits.group, float } })
     }
-}
-
-/// A tensor must begin where the one before it ended, be as long as its shape says, and end within the file's `data` bytes.
-fn in_its_place(name: &str, info: &TensorInfo, begin: usize, data: u64) -> Result<usize, String> {
-    let (from, to) = info.data_offsets;
-    let bits = info.shape.iter().try_fold(info.dtype.bitsize(), |n, d| n.checked_mul(*d));
-    if from != begin || to < from || bits != (to - from).checked_mul(8) {
-        return Err(format!("header: tensor {name} of {:?} {:?} cannot be at bytes {from} to {to}", info.dtype, info.shape));
-    }
-    if to as u64 > data {
-        return Err(format!("is truncated: tensor {name} needs {to} bytes of data, {data} are there"));
-    }
-    Ok(to)
 }
 
 impl Source for SafetensorsFolder {
@@ -201,6 +194,6 @@ impl Source for SafetensorsFolder {
         let name = format!("{path}.{leaf}");
         // A missing tensor's file is the folder: any of its files might have held it.
         let file = self.tensors.get(&name).map_or(&self.dir, |p| &self.files[p.file].0);
-        EngineError::Load { file: file.clone(), reason: format!("tensor {name} {reason}") }
+        EngineError::Load { file: file.clone(), reason: one_line(&format!("tensor {name} {reason}")) }
     }
 }

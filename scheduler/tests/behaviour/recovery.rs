@@ -136,3 +136,21 @@ fn a_loss_while_a_turn_is_open_makes_its_answer_void() {
     let settled = bench.pool.settle(again);
     assert!(matches!(bench.scheduler.settled(settled, 0), scheduler::Turn::Step(_)));
 }
+
+/// Found by the simulator: the oldest row decodes, but the step has no room for it; the prompt that has room is preempted for want of
+/// a block, the step stays empty, and nobody planned again.
+#[test]
+fn a_preemption_that_empties_a_step_wakes_the_oldest_row() {
+    for steps_before in 0..16 {
+        let limits = Limits { batch: 16, prefill_chunk: 21, step_tokens: 2, context: 32, pool_tokens: 35, block_tokens: 1, ..limits() };
+        let mut bench = Bench::new(limits);
+        bench.submit(ask(1, own(1, 16), 13)).unwrap();
+        for _ in 0..steps_before {
+            bench.step();
+        }
+        for seq in [2, 3] {
+            bench.submit(ask(seq, own(2, 14), 4)).unwrap();
+        }
+        bench.run();
+    }
+}

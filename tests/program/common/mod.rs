@@ -19,7 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Far more than anything here takes, even on a machine that is busy with other work: what never comes fails and does not hang.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Between two looks at a condition. Small beside a step, so that a look is not late by much.
 pub(crate) const LOOK: Duration = Duration::from_millis(10);

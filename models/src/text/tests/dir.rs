@@ -95,6 +95,9 @@ fn what_is_wrong_is_named_with_file_and_field() {
         let error = with(&[(name, content)]).unwrap_err().to_string();
         assert!(error.contains(&format!("{name}: {want}")), "{error} should contain {want}");
     };
+    let strip = |n: u32| json!({"type": "Sequence", "decoders": [{"type": "Fuse"}, {"type": "Strip", "content": "a", "start": 0, "stop": n}]});
+    check("tokenizer.json", tokenizer(strip(1), eos()), "decoder: Strip with a stop above 0");
+    assert_eq!(load(&[("tokenizer.json", tokenizer(strip(0), eos()))]).unwrap().decode(&[1]), "a");
     check("config.json", json!("["), "is not JSON");
     check("config.json", json!([]), "must be a JSON object");
     check("config.json", json!({"eos_token_id": -1}), "eos_token_id: must be an id");
@@ -106,6 +109,104 @@ fn what_is_wrong_is_named_with_file_and_field() {
     check("tokenizer_config.json", json!({"chat_template": "{{"}), "chat template \"default\"");
     check("tokenizer_config.json", json!({"added_tokens_decoder": {"x": {}}}), "added_tokens_decoder: must map");
     check("chat_template.jinja", json!("{{"), "chat template \"default\"");
+}
+
+#[test]
+fn an_id_that_no_vocabulary_has_is_refused() {
+    for id in [1u32 << 24, u32::MAX] {
+        let mut json = tokenizer(Value::Null, json!([]));
+        json["model"]["vocab"]["far\noff"] = json!(id);
+        let error = load(&[("tokenizer.json", json)]).unwrap_err().to_string();
+        assert!(error.ends_with(&format!("tokenizer.json: token \"far\\noff\" has id {id}: at most 16777215 is served")), "{error}");
+    }
+}
+
+/// Whatever stands in tokenizer.json, the answer is a tokenizer that can be used, or one line that names the file.
+#[test]
+fn a_damaged_tokenizer_is_one_line() {
+    let decoders = json!([
+        {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
+        {"type": "Strip", "content": " ", "start": 1, "stop": 0},
+    ]);
+    let words = tokenizer(json!({"type": "Sequence", "decoders": decoders}), eos());
+    let byte_level = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true});
+    let mut pairs = tokenizer(byte_level.clone(), eos());
+    pairs["pre_tokenizer"] = byte_level;
+    pairs["model"] = json!({
+        "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null, "end_of_word_suffix": null, "fuse_unk": false,
+        "byte_fallback": false, "ignore_merges": false, "vocab": {"a": 0, "b": 1, "ab": 2, "c": 3, "</s>": 4}, "merges": [["a", "b"]],
+    });
+    let (mut taken, mut refused) = (0, 0);
+    for json in [words, pairs].iter().flat_map(crate::weights::tests::damaged) {
+        match load(&[("tokenizer.json", json)]) {
+            Ok(text) => {
+                let text = Arc::new(text);
+                // Whether it can encode is its own affair; that it says so is ours.
+                let ids = text.encode("a ab c </s>", true).unwrap_or_else(|_| vec![0, 1, 2, 3, 4]);
+                let mut d = text.detokenizer();
+                let streamed: String = ids.iter().map(|&id| d.push(id)).collect();
+                assert_eq!(streamed + &d.finish(), text.decode(&ids));
+                taken += 1;
+            }
+            Err(e) => {
+                let line = e.to_string();
+                assert!(line.contains("tokenizer") && !line.contains('\n') && line.len() < 1000, "{line}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(taken > 100 && refused > 100, "{taken} taken, {refused} refused");
+}
+
+#[test]
+fn replacing_does_not_multiply_the_vocabulary() {
+    for (from, to) in [("a", "b".repeat(5)), ("", "b".to_owned())] {
+        let replace = json!({"type": "Replace", "pattern": {"String": from}, "content": to});
+        let text = load(&[("tokenizer.json", tokenizer(json!({"type": "Sequence", "decoders": [replace, {"type": "Fuse"}]}), eos()))]).unwrap();
+        assert_eq!(text.token_bytes(1).unwrap(), b"a", "{from:?}");
+        assert_eq!(text.decode(&[1, 3]), text.tokenizer.decode(&[1, 3], true).unwrap());
+    }
+}
+
+/// None of the files may be something that is not a file: opening a pipe would wait for ever.
+#[test]
+fn only_plain_files_are_read() {
+    use std::os::unix::ffi::OsStrExt;
+    for name in [
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "special_tokens_map.json",
+        "generation_config.json",
+        "config.json",
+        "chat_template.jinja",
+        "chat_template.json",
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join(name);
+        std::fs::write(dir.path().join("tokenizer.json"), tokenizer(Value::Null, eos()).to_string()).unwrap();
+        if name == "tokenizer.json" {
+            std::fs::remove_file(&file).unwrap();
+        }
+        let path = std::ffi::CString::new(file.as_os_str().as_bytes()).unwrap();
+        // SAFETY: the path is a valid C string for the length of the call.
+        assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+        let want = format!("{}: is not a plain file", file.display());
+        assert_eq!(Text::from_dir(dir.path()).unwrap_err().to_string(), want);
+        std::fs::remove_file(&file).unwrap();
+        std::fs::create_dir(&file).unwrap();
+        assert_eq!(Text::from_dir(dir.path()).unwrap_err().to_string(), want);
+    }
+}
+
+#[test]
+fn a_file_without_end_is_not_read_to_its_end() {
+    for (name, most) in [("tokenizer_config.json", 16 << 20), ("chat_template.jinja", 16 << 20)] {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("tokenizer.json"), tokenizer(Value::Null, eos()).to_string()).unwrap();
+        std::fs::File::create(dir.path().join(name)).unwrap().set_len(1 << 40).unwrap();
+        let error = Text::from_dir(dir.path()).unwrap_err().to_string();
+        assert!(error.ends_with(&format!("{name}: is too long: at most {most} bytes are read")), "{error}");
+    }
 }
 
 #[test]

@@ -1,50 +1,54 @@
 //! The device: blocks of hashes, and steps that read and write them in the order of launching.
+//!
+//! Stricter than the synthetic engine: it looks at every position that a row reads, not only at the token drawn, and at blocks
+//! that a step in flight still names.
 
-use crate::rows::{self, Run};
+use super::clients::Client;
 use kv::invariants::Invariant::{K4, K6, S1, S6};
 use kv::invariants::ensure;
 use kv::{BlockId, Input, RowFault, RowResult, SeqId, Step, StepDone, Violation};
+use models::synthetic;
 use std::collections::{BTreeMap, VecDeque};
 
 pub(crate) struct Device {
     block_tokens: u32,
+    vocab: u32,
     /// What each slot of each block holds.
     slots: Vec<u64>,
     /// Steps launched and not finished, with their results.
-    pub(crate) flights: VecDeque<(Step, StepDone)>,
+    flights: VecDeque<(Step, StepDone)>,
     /// Tokens drawn by the step launched last.
     previous: BTreeMap<SeqId, u32>,
-    poisoned: bool,
-}
-
-/// What the device must be able to verify of a row.
-pub(crate) struct Truth<'a> {
-    pub(crate) runs: &'a BTreeMap<SeqId, (Run, Option<u32>)>,
+    losses: u64,
 }
 
 impl Device {
-    pub(crate) fn new(blocks: u32, block_tokens: u32) -> Device {
-        Device {
-            block_tokens,
-            slots: vec![0; (blocks as usize + 1) * block_tokens as usize],
-            flights: VecDeque::new(),
-            previous: BTreeMap::new(),
-            poisoned: false,
-        }
+    pub(crate) fn new(blocks: u32, block_tokens: u32, vocab: u32) -> Device {
+        let slots = vec![0; (blocks as usize + 1) * block_tokens as usize];
+        Device { block_tokens, vocab, slots, flights: VecDeque::new(), previous: BTreeMap::new(), losses: 0 }
     }
 
     /// A new worker: nothing is left of the old one.
     pub(crate) fn lose(&mut self) {
-        let garbage = if self.poisoned { 0xdead } else { 0xbeef };
-        self.poisoned = !self.poisoned;
-        self.slots.fill(garbage);
+        self.losses += 1;
+        self.slots.fill(!self.losses);
         self.flights.clear();
         self.previous.clear();
     }
 
+    /// Which worker this is: results of an earlier one never arrive.
+    pub(crate) fn life(&self) -> u64 {
+        self.losses
+    }
+
+    /// The oldest step's results.
+    pub(crate) fn finish(&mut self) -> Option<StepDone> {
+        self.flights.pop_front().map(|(_, done)| done)
+    }
+
     /// Runs a step. Every position of every row must find the K and V of its own prefix (K4), and no block that a step in flight
     /// names may be written for anybody else (S6).
-    pub(crate) fn launch(&mut self, step: Step, truth: &Truth<'_>) -> Result<(), Violation> {
+    pub(crate) fn launch(&mut self, step: Step, clients: &BTreeMap<SeqId, Client>) -> Result<(), Violation> {
         ensure(S1, self.flights.len() < 2, || "a third step is launched".into())?;
         for &(from, to) in &step.copies {
             self.may_write(to, None)?;
@@ -55,38 +59,41 @@ impl Device {
         let mut results = Vec::new();
         let mut drawn = BTreeMap::new();
         for row in &step.rows {
-            let (run, fault_at) = &truth.runs[&row.seq];
+            let Some(Client { run, fault_at, .. }) = clients.get(&row.seq) else {
+                return Err(Violation::new(S1, format!("{:?} was never taken", row.seq)));
+            };
             let count = row.input.count();
             ensure(K6, row.table.iter().all(|b| b.0 != 0), || format!("{:?} uses block 0", row.seq))?;
             let need = (row.start + count).div_ceil(self.block_tokens);
             ensure(K4, row.table.len() as u32 == need, || format!("{:?}: table of another length", row.seq))?;
             for position in 0..row.start {
-                let expected = run.hashes[position as usize];
-                let found = self.slots[self.slot(&row.table, position)];
-                ensure(K4, found == expected, || format!("{:?} reads a wrong K and V at {position}", row.seq))?;
+                let (expected, found) = (run.hashes.get(position as usize), self.slots[self.slot(&row.table, position)]);
+                ensure(K4, expected == Some(&found), || format!("{:?} reads a wrong K and V at {position}", row.seq))?;
             }
-            let tokens = match &row.input {
-                Input::Tokens(tokens) => tokens.clone(),
+            let own;
+            let tokens: &[u32] = match &row.input {
+                Input::Tokens(tokens) => tokens,
                 Input::FromPrevious => {
                     let token = self.previous.get(&row.seq).copied();
                     ensure(S1, token.is_some(), || format!("{:?}: nothing drawn before", row.seq))?;
-                    token.into_iter().collect()
+                    own = token.unwrap_or(0);
+                    std::slice::from_ref(&own)
                 }
             };
-            let mut hash = row.start.checked_sub(1).map_or(0, |p| run.hashes[p as usize]);
-            for (position, token) in (row.start..).zip(tokens) {
-                hash = rows::extend(hash, token);
+            let mut hash = row.start.checked_sub(1).map_or(synthetic::EMPTY, |p| run.hashes[p as usize]);
+            for (position, &token) in (row.start..).zip(tokens) {
+                hash = synthetic::extend(hash, position, token);
                 let index = position / self.block_tokens;
                 self.may_write(row.table[index as usize], Some((row.seq, index)))?;
                 let slot = self.slot(&row.table, position);
                 self.slots[slot] = hash;
             }
             if let Some(draw) = &row.draw {
-                let fault = fault_at.is_some_and(|at| draw.index >= at);
-                let token = rows::next(hash, draw);
-                drawn.insert(row.seq, token);
-                let token = if fault { Err(RowFault::NotFinite) } else { Ok(token) };
-                results.push(RowResult { seq: row.seq, token });
+                let bad = fault_at.is_some_and(|at| draw.index >= at);
+                let token = synthetic::after(hash, draw, self.vocab).ok_or(RowFault::NotFinite);
+                // What a bad row computes next is dropped, but the device computes it from something.
+                drawn.insert(row.seq, token.clone().unwrap_or(0));
+                results.push(RowResult { seq: row.seq, token: if bad { Err(RowFault::NotFinite) } else { token } });
             }
         }
         self.previous = drawn;

@@ -1,0 +1,194 @@
+//! The keys' charges, counted a second time from what the clients saw, and held against the scheduler's own (S8).
+//!
+//! Two checks make bounded unfairness. The charges are right: a weighted token for each prompt token at admission, two for each
+//! drawn one, and a key that comes back starts no lower than the least active one (Sheng et al., OSDI 2024). And the least
+//! charged key goes first: whoever is admitted has no more charge than any other key whose rows could have been.
+
+use super::clients::Client;
+use kv::invariants::Invariant::S8;
+use kv::invariants::ensure;
+use kv::{SeqId, Violation};
+use scheduler::{Event, KeyId, Snapshot};
+use std::collections::BTreeMap;
+
+/// Charges are in 1/65536 of a weighted token, as the scheduler rounds.
+const SCALE: u64 = 1 << 16;
+
+#[derive(Debug, Clone, Copy)]
+struct Share {
+    charged: u64,
+    weight: u64,
+    rows: u32,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Shares {
+    /// Every key there ever was: nothing is forgotten here.
+    keys: BTreeMap<KeyId, Share>,
+    floor: u64,
+    /// As of the turn's plan, with what was admitted since: keys whose waiting rows could all be admitted.
+    plan: Option<BTreeMap<KeyId, Waiting>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    charged: u64,
+    rows: u32,
+    /// One of the rows may be held back for a prefix that another row computes.
+    held: bool,
+}
+
+impl Shares {
+    fn least(&self) -> Option<u64> {
+        self.keys.values().filter(|share| share.rows > 0).map(|share| share.charged).min()
+    }
+
+    pub(crate) fn enter(&mut self, key: KeyId, weight: u32) {
+        let start = self.least().unwrap_or(self.floor);
+        let share = self.keys.entry(key).or_insert(Share { charged: 0, weight: 1, rows: 0 });
+        if share.rows == 0 {
+            share.charged = share.charged.max(start);
+        }
+        share.rows += 1;
+        share.weight = u64::from(weight.max(1));
+    }
+
+    pub(crate) fn leave(&mut self, key: KeyId) {
+        let Some(share) = self.keys.get_mut(&key) else { return };
+        share.rows -= 1;
+        let charged = share.charged;
+        if self.least().is_none() {
+            self.floor = self.floor.max(charged);
+        }
+    }
+
+    /// A cancel while the list is with the pool frees a place in it that this plan does not know of.
+    pub(crate) fn forget_plan(&mut self) {
+        self.plan = None;
+    }
+
+    /// The scheduler plans now. A key is compared with others only if none of its waiting rows may be held back for a prefix that
+    /// another row computes.
+    pub(crate) fn plan<'a>(&mut self, clients: &'a BTreeMap<SeqId, Client>, block_tokens: Option<u32>) {
+        let open: Vec<&'a Client> = clients.values().filter(|client| !client.is_over()).collect();
+        let first = |client: &&'a Client| block_tokens.and_then(|n| client.prompt.get(..n as usize));
+        let mut firsts: BTreeMap<&[u32], u32> = BTreeMap::new();
+        for block in open.iter().filter_map(first) {
+            *firsts.entry(block).or_default() += 1;
+        }
+        let mut plan: BTreeMap<KeyId, Waiting> = BTreeMap::new();
+        for client in open.iter().filter(|client| client.waits()) {
+            let entry = plan.entry(client.key).or_insert(Waiting { charged: self.keys[&client.key].charged, rows: 0, held: false });
+            entry.rows += 1;
+            entry.held |= first(client).is_some_and(|block| firsts[block] > 1);
+        }
+        plan.retain(|_, waiting| !waiting.held);
+        self.plan = Some(plan);
+    }
+
+    /// Charges what an event tells of `client`. True if the event is an admission that other keys wanted too.
+    pub(crate) fn hear(&mut self, event: &Event, client: &Client) -> Result<bool, Violation> {
+        let key = client.key;
+        match event {
+            Event::Admitted { .. } => {
+                let prompt = client.prompt.len() as u64;
+                let contested = self.check_turn(key, prompt)?;
+                self.charge(key, prompt);
+                return Ok(contested);
+            }
+            Event::Token { .. } => self.charge(key, 2),
+            Event::Finished { stop_token, .. } => {
+                self.charge(key, 2 * u64::from(*stop_token));
+                self.leave(key);
+            }
+            Event::Preempted { .. } | Event::Resumed { .. } => {}
+        }
+        Ok(false)
+    }
+
+    fn charge(&mut self, key: KeyId, tokens: u64) {
+        if let Some(share) = self.keys.get_mut(&key) {
+            share.charged += (tokens * SCALE).div_ceil(share.weight);
+        }
+    }
+
+    fn check_turn(&mut self, key: KeyId, prompt: u64) -> Result<bool, Violation> {
+        let Some(plan) = &mut self.plan else { return Ok(false) };
+        let weight = self.keys[&key].weight;
+        let others = plan.iter().filter(|(other, waiting)| **other != key && waiting.rows > 0);
+        let least = others.min_by_key(|(_, waiting)| waiting.charged).map(|(other, waiting)| (*other, waiting.charged));
+        let Some(own) = plan.get_mut(&key) else { return Ok(false) };
+        if let Some((other, charged)) = least {
+            ensure(S8, own.charged <= charged, || format!("{key:?}, charged {}, is admitted before {other:?}, charged {charged}", own.charged))?;
+        }
+        own.charged += (prompt * SCALE).div_ceil(weight);
+        own.rows = own.rows.saturating_sub(1);
+        Ok(least.is_some())
+    }
+
+    /// What the scheduler says of its keys is what was counted here.
+    pub(crate) fn check(&self, shot: &Snapshot) -> Result<(), Violation> {
+        let counted = self.keys.iter().filter(|(_, share)| share.rows > 0).map(|(key, share)| (*key, share.charged / SCALE, share.rows));
+        let said = shot.keys.iter().map(|load| (load.key, load.charged, load.running + load.waiting));
+        let same = counted.clone().eq(said);
+        ensure(S8, same, || format!("keys are {:?}, counted {:?}", shot.keys, counted.collect::<Vec<_>>()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::ask::Ask;
+    use kv::Sampling;
+    use scheduler::Submit;
+
+    fn client(seq: u64, key: u32, prompt: &[u32]) -> (SeqId, Client) {
+        let sampling = Sampling { temperature: 0.0, top_p: 1.0, top_k: 0, min_p: 0.0, seed: 0 };
+        let submit = Submit {
+            seq: SeqId(seq),
+            key: KeyId(key),
+            weight: 1,
+            priority: 0,
+            prompt: prompt.into(),
+            max_tokens: 1,
+            min_tokens: 0,
+            stop_ids: [].into(),
+            ignore_eos: false,
+            sampling,
+        };
+        (SeqId(seq), Client::new(&Ask { submit, fault_at: None, read_us: 0, leaves_after: None }, 8))
+    }
+
+    /// Key 1 was charged 5 tokens more than key 2, and both have rows waiting.
+    fn both_wait(clients: &BTreeMap<SeqId, Client>, block_tokens: Option<u32>) -> Shares {
+        let mut shares = Shares::default();
+        for client in clients.values() {
+            shares.enter(client.key, 1);
+        }
+        shares.charge(KeyId(1), 5);
+        shares.plan(clients, block_tokens);
+        shares
+    }
+
+    #[test]
+    fn whoever_is_charged_more_goes_later() {
+        let clients = BTreeMap::from([client(1, 1, &[1, 2]), client(2, 2, &[3, 4]), client(3, 2, &[5, 6])]);
+        let admitted = |seq| Event::Admitted { seq: SeqId(seq), cached: 0, wait_us: 0 };
+        let hear = |shares: &mut Shares, seq| shares.hear(&admitted(seq), &clients[&SeqId(seq)]);
+        let wrong = hear(&mut both_wait(&clients, None), 1).unwrap_err();
+        assert_eq!(wrong.invariant, S8, "{wrong}");
+        // Key 2 goes first, twice, because two tokens are less than five; then nobody else waits.
+        let mut shares = both_wait(&clients, None);
+        assert_eq!([2, 3, 1].map(|seq| hear(&mut shares, seq)), [Ok(true), Ok(true), Ok(false)]);
+    }
+
+    #[test]
+    fn a_key_that_may_be_held_back_is_not_compared() {
+        let clients = BTreeMap::from([client(1, 1, &[1, 2]), client(2, 2, &[3, 4]), client(3, 3, &[3, 5])]);
+        let admitted = Event::Admitted { seq: SeqId(1), cached: 0, wait_us: 0 };
+        for (block_tokens, compared) in [(None, true), (Some(1), false), (Some(2), true)] {
+            let heard = both_wait(&clients, block_tokens).hear(&admitted, &clients[&SeqId(1)]);
+            assert_eq!(heard.is_err(), compared, "{block_tokens:?}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! `coxswain fit`: what a model would take of this machine, and how many rows would fit beside it. Loads nothing.
+
+use crate::budget::{self, Wanted};
+use crate::bytes::mb;
+use crate::{Placing, model};
+use kv::budget::BudgetSpec;
+use kv::fit::{Budget, Terms};
+use models::measure::Measured;
+use models::mlx::{self, Place};
+use models::mlx_engine::OpenOptions;
+use std::fmt::Write;
+use std::path::PathBuf;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// A folder in MLX's or Hugging Face's layout, or a GGUF file; SmolLM2-135M-Instruct if not given
+    model: Option<PathBuf>,
+    /// Rows that are decoded together
+    #[arg(long, alias = "decode-concurrency", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=512))]
+    batch: u32,
+    /// Bytes for K and V of all rows and cached prefixes together, such as 512MB or 8GB, or auto
+    #[arg(long, default_value = "auto", value_parser = kv::budget::parse)]
+    kv_budget: BudgetSpec,
+    /// Tokens of a prompt that are computed in one step, between everybody's next tokens
+    #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=8192))]
+    prefill_chunk: u32,
+    /// Positions a request may have, prompt and answer together; what the model was made for if not given
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    context: Option<u32>,
+    #[command(flatten)]
+    placing: Placing,
+}
+
+/// Lengths that people ask about; the model's own comes after those below it.
+const LENGTHS: [u32; 4] = [512, 2048, 8192, 32_768];
+
+/// The whole answer, or one line that says what is wrong.
+pub(crate) fn run(args: &Args) -> Result<String, String> {
+    let path = model::path(args.model.as_deref(), "MODEL")?;
+    let open = OpenOptions { path: path.clone(), name: None, device: args.placing.device(), dtype: args.placing.dtype() };
+    let measured = Measured::open(&open).map_err(|e| e.to_string())?;
+    let made_for = measured.config.context as u32;
+    let context = made_for.min(args.context.unwrap_or(u32::MAX));
+    // What serving finds out when it holds the kernel against MLX's own attention.
+    let gathers = measured.place == Place::Cpu;
+    let wanted = Wanted { spec: args.kv_budget, batch: args.batch, step_tokens: args.prefill_chunk + args.batch, context, gathers };
+    let memory = mlx::memory_left(measured.place).map_err(|e| format!("{}: --kv-budget: {e}", path.display()))?;
+    let terms = wanted.terms(&measured.config, measured.geometry.block_bytes(), memory.saturating_sub(measured.weight_bytes));
+    let budget = terms.budget().map_err(|unfit| format!("{}: --kv-budget: {}", path.display(), budget::explain(unfit, &terms)))?;
+    let head = format!("model      {}\n", path.display());
+    Ok(head + &sums(&measured, memory, &terms, budget) + &table(&terms, budget.blocks, made_for))
+}
+
+fn sums(measured: &Measured, memory: u64, terms: &Terms, budget: Budget) -> String {
+    let both = |bytes: u64| format!("{} ({bytes} bytes)", mb(bytes));
+    let place = if measured.place == Place::Gpu { "GPU" } else { "CPU" };
+    let float = format!("{:?}", measured.float).to_lowercase();
+    let rows = [
+        ("weights", format!("{}, computed in {float} on the {place}", both(measured.weight_bytes))),
+        ("KV", format!("{} a token", both(measured.geometry.token_bytes()))),
+        ("block", format!("{} of {} tokens", both(terms.block_bytes), terms.block_tokens)),
+        ("usable", format!("{} = memory {} - weights {} - workspace {}", mb(terms.usable()), mb(memory), mb(measured.weight_bytes), mb(terms.workspace))),
+        ("KV budget", format!("{}, {} blocks: {}", both(u64::from(budget.blocks) * terms.block_bytes), budget.blocks, budget::reason(budget.why))),
+    ];
+    rows.iter().map(|(name, text)| format!("{name:<11}{text}\n")).collect()
+}
+
+/// Rows at several lengths, up to what the model was made for.
+fn table(terms: &Terms, blocks: u32, made_for: u32) -> String {
+    let mut text = format!("\n{:>9}  {:>12}  {:>4}  bound by\n", "positions", "blocks a row", "rows");
+    for length in LENGTHS.into_iter().filter(|length| *length < made_for).chain([made_for]) {
+        let (rows, bound) = terms.rows(blocks, length);
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{length:>9}  {:>12}  {rows:>4}  {}", terms.blocks_for(length), bound.name());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_goes_up_to_what_the_model_was_made_for() {
+        let terms = Terms { spec: BudgetSpec::Auto, left: 0, workspace: 0, block_bytes: 1, block_tokens: kv::BLOCK_TOKENS, batch: 16, context: 4096 };
+        let expect = "
+positions  blocks a row  rows  bound by
+      512            16    16  batch
+     2048            64     4  budget
+     8192           256     0  context
+";
+        assert_eq!(table(&terms, 256, 8192), expect);
+        assert_eq!(table(&terms, 256, 300).lines().last(), Some("      300            10    16  batch"));
+    }
+}
