@@ -72,10 +72,11 @@ struct Bench {
 impl Bench {
     /// Median milliseconds of a step of `rows` rows, two steps in flight as in service, and of launching it.
     fn decode(&mut self, rows: u32, context: u32, steps: u32) -> Result<(f64, f64), EngineError> {
+        let vocab = self.engine.info().vocab;
         for start in (0..context).step_by(CHUNK as usize) {
             for row in 0..rows {
                 let count = CHUNK.min(context - start);
-                let ids = (start..start + count).map(|i| 100 + (i * 7919 + row * 104_729) % 30_000).collect();
+                let ids = (start..start + count).map(|i| (100 + (i * 7919 + row * 104_729) % 30_000) % vocab).collect();
                 let last = start + count == context;
                 self.launch(vec![self.row(row, Input::Tokens(ids), start, last.then_some(0))])?;
                 self.engine.finish()?;
@@ -83,7 +84,7 @@ impl Bench {
         }
         // The peak that is shown is that of decoding.
         mlx_rs::memory::reset_peak_memory().map_err(|e| EngineError::Step(e.what().to_owned()))?;
-        let first = (0..rows).map(|row| self.row(row, Input::Tokens(vec![7 + row]), context, Some(1))).collect();
+        let first = (0..rows).map(|row| self.row(row, Input::Tokens(vec![(7 + row) % vocab]), context, Some(1))).collect();
         self.launch(first)?;
         let (mut times, mut launches) = (Vec::new(), Vec::new());
         let mut last = Instant::now();
