@@ -1,8 +1,9 @@
 //! Time of a decode step at a fixed context, the engine's own loop without HTTP: medians, tokens a second, peak memory.
 //!
-//! usage: decode MODEL [cpu|gpu|auto] [ROWS,…] [CONTEXT] [STEPS] [best|gather]        for example: decode ~/model gpu 1,8,32 512 30
+//! usage: decode MODEL [cpu|gpu|auto] [ROWS,…] [CONTEXT,…] [STEPS] [best|gather]        for example: decode ~/model gpu 1,8,32,16x4096 512 30
 //!
-//! `gather`: decode rows gather their keys even where a kernel could read them in the pool.
+//! ROWS may name its own context (16x4096); without one it is run at each CONTEXT. The weights are loaded once.
+//! `gather`: none of this crate's kernels, so that decode rows gather their keys.
 
 use kv::step::BLOCK_TOKENS;
 use kv::{BlockId, Draw, Input, Sampling, SeqId, Step, StepId, StepRow};
@@ -21,9 +22,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "gpu" => DeviceChoice::Gpu,
         _ => DeviceChoice::Auto,
     };
-    let rows: Vec<u32> = arg(2, "1,8,16").split(',').map(str::parse).collect::<Result<_, _>>()?;
-    let (context, steps): (u32, u32) = (arg(3, "512").parse()?, arg(4, "30").parse()?);
-    let path = args.first().ok_or("usage: decode MODEL [cpu|gpu|auto] [ROWS,…] [CONTEXT] [STEPS] [best|gather]")?.into();
+    let contexts: Vec<u32> = arg(3, "512").split(',').map(str::parse).collect::<Result<_, _>>()?;
+    let steps: u32 = arg(4, "30").parse()?;
+    let mut cases: Vec<(u32, u32)> = Vec::new();
+    for rows in arg(2, "1,8,16").split(',') {
+        match rows.split_once('x') {
+            Some((rows, context)) => cases.push((rows.parse()?, context.parse()?)),
+            None => cases.extend(contexts.iter().map(|c| rows.parse().map(|rows| (rows, *c))).collect::<Result<Vec<_>, _>>()?),
+        }
+    }
+    let path = args.first().ok_or("usage: decode MODEL [cpu|gpu|auto] [ROWS,…] [CONTEXT,…] [STEPS] [best|gather]")?.into();
     let began = Instant::now();
     let mut opened = Opened::open(&OpenOptions { path, name: None, device, dtype: None })?;
     match arg(5, "best").as_str() {
@@ -33,16 +41,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     println!("{}", opened.route());
     println!("loaded {:.1} GB in {:.1} s", opened.weight_bytes() as f64 / 1e9, began.elapsed().as_secs_f64());
-    let most = rows.iter().max().copied().unwrap_or(1);
-    let blocks = most * (context + steps + 1).div_ceil(BLOCK_TOKENS);
-    let mut bench = Bench { engine: opened.into_engine(blocks, context + steps + 1, false)?, per_row: blocks / most, id: 0 };
-    for n in rows {
+    let per_row = |context: u32| (context + steps + 1).div_ceil(BLOCK_TOKENS);
+    let blocks = cases.iter().map(|(rows, context)| rows * per_row(*context)).max().unwrap_or(1);
+    let longest = cases.iter().map(|(_, context)| *context).max().unwrap_or(1);
+    let mut bench = Bench { engine: opened.into_engine(blocks, longest + steps + 1, false)?, per_row: 0, id: 0 };
+    for (n, context) in cases {
+        bench.per_row = per_row(context);
         let (ms, launch) = bench.decode(n, context, steps)?;
         let memory = bench.engine.memory();
         let (peak, active) = (memory.peak as f64 / 1e9, memory.active as f64 / 1e9);
         let rate = f64::from(n) * 1e3 / ms;
         println!(
-            "rows {n:3}  context {context}  {ms:8.2} ms a step ({launch:.2} to launch it)  {rate:8.1} tok/s  peak {peak:.2} GB, {active:.2} GB between steps"
+            "rows {n:3}  context {context:5}  {ms:8.2} ms a step ({launch:.2} to launch it)  {rate:8.1} tok/s  peak {peak:.2} GB, {active:.2} GB between steps"
         );
     }
     Ok(())
@@ -62,10 +72,11 @@ struct Bench {
 impl Bench {
     /// Median milliseconds of a step of `rows` rows, two steps in flight as in service, and of launching it.
     fn decode(&mut self, rows: u32, context: u32, steps: u32) -> Result<(f64, f64), EngineError> {
+        let vocab = self.engine.info().vocab;
         for start in (0..context).step_by(CHUNK as usize) {
             for row in 0..rows {
                 let count = CHUNK.min(context - start);
-                let ids = (start..start + count).map(|i| 100 + (i * 7919 + row * 104_729) % 30_000).collect();
+                let ids = (start..start + count).map(|i| (100 + (i * 7919 + row * 104_729) % 30_000) % vocab).collect();
                 let last = start + count == context;
                 self.launch(vec![self.row(row, Input::Tokens(ids), start, last.then_some(0))])?;
                 self.engine.finish()?;
@@ -73,7 +84,7 @@ impl Bench {
         }
         // The peak that is shown is that of decoding.
         mlx_rs::memory::reset_peak_memory().map_err(|e| EngineError::Step(e.what().to_owned()))?;
-        let first = (0..rows).map(|row| self.row(row, Input::Tokens(vec![7 + row]), context, Some(1))).collect();
+        let first = (0..rows).map(|row| self.row(row, Input::Tokens(vec![(7 + row) % vocab]), context, Some(1))).collect();
         self.launch(first)?;
         let (mut times, mut launches) = (Vec::new(), Vec::new());
         let mut last = Instant::now();

@@ -1,10 +1,10 @@
 //! A loaded model and its pool: runs a step's packed pass and gives hidden states, logits, or drawn tokens.
 
 use crate::attend::{Pool, Rows, Shape};
-use crate::config::Config;
+use crate::config::{Config, Family};
 use crate::engine::EngineError;
 use crate::families::Llama;
-use crate::kernels::{self, Paged, Proof, Spec, Tuning};
+use crate::kernels::{Between, Kernels, Needs, Paged, Spec};
 use crate::mlx::{Place, Res};
 use crate::packing::{Packing, Token};
 use crate::rope::Rope;
@@ -44,17 +44,18 @@ pub struct Passed {
 }
 
 impl Model {
-    /// Loads the weights and, on a GPU, proves the kernel for decode rows; the pool has no block yet.
+    /// Loads the weights and, on a GPU, proves the kernels; the pool has no block yet.
     pub fn load(config: Config, source: &dyn Source, dense: Option<crate::weights::Float>, place: Place) -> Result<Model, EngineError> {
-        let family = Llama::load(&config, &Loader::new(source, dense, place)?)?;
+        let mut family = Llama::load(&config, &Loader::new(source, dense, place)?)?;
         let rope = Rope::new(&config.rope, config.head_dim);
         let shape = shape(&config, place);
-        let (paged, route) = paged(&shape, family.dtype());
+        let Kernels { paged, between, route } = kernels(&config, &rope, family.dtype(), place);
+        family.launch_between(between);
         let pool = Pool::new(shape, 0, family.dtype(), paged.clone()).map_err(failed)?;
         Ok(Model { config, family, rope, pool, place, paged, route, width: None })
     }
 
-    /// How decode rows read their keys, in one line, and why not otherwise.
+    /// How decode rows read their keys and which kernels serve beside, in one line, and why not otherwise.
     pub fn route(&self) -> &str {
         &self.route
     }
@@ -64,9 +65,10 @@ impl Model {
         self.paged.is_some()
     }
 
-    /// Decode rows gather their keys from now on: to compare, before a pool is made.
+    /// No kernel of this crate is used from now on, so that decode rows gather their keys: to compare, before a pool is made.
     pub fn gather_only(&mut self) {
         self.paged = None;
+        self.family.launch_between(Between::default());
         self.route = "decode attention gathers keys: as asked for".to_owned();
     }
 
@@ -124,7 +126,7 @@ impl Model {
         let nobody = packing.width.map_or(0, |w| w as usize - packing.tokens.len());
         let tokens: Vec<Token> = packing.tokens.iter().copied().chain(repeat_n(Token::Id(0), nobody)).collect();
         let positions: Vec<u32> = packing.positions.iter().copied().chain(repeat_n(0, nobody)).collect();
-        let angles = self.rope.angles(&positions, self.family.dtype())?;
+        let angles = self.rope.angles(&positions);
         let rows = Rows::new(step, packing, &self.pool)?;
         self.family.forward(&ids(&tokens, previous)?, &angles, &rows, &mut self.pool)
     }
@@ -176,18 +178,14 @@ fn shape(c: &Config, place: Place) -> Shape {
     Shape { heads: c.heads as i32, kv_heads: c.kv_heads as i32, head_dim: c.head_dim as i32, windows: c.windows.clone(), place }
 }
 
-/// The kernel for decode rows, if it is for this place and gives what MLX gives; and a line that says so or why not.
-fn paged(s: &Shape, dtype: Dtype) -> (Option<Rc<Paged>>, String) {
-    if s.place == Place::Cpu {
-        return (None, "decode attention gathers keys: the kernel is for GPUs".to_owned());
+/// The kernels that are for this place and give what MLX gives.
+fn kernels(c: &Config, rope: &Rope, dtype: Dtype, place: Place) -> Kernels {
+    if place == Place::Cpu {
+        return Kernels::none("the kernel is for GPUs");
     }
-    let spec = Spec { heads: s.heads, kv_heads: s.kv_heads, head_dim: s.head_dim, dtype };
-    match Tuning::of(&spec).and_then(|t| kernels::prove(spec, t)) {
-        Ok(Proof { paged, error }) => {
-            (Some(Rc::new(paged)), format!("decode attention by the paged kernel: {error:.2} of the rounding allowed, against MLX's own"))
-        }
-        Err(why) => (None, format!("decode attention gathers keys: {why}")),
-    }
+    let spec = Spec { heads: c.heads as i32, kv_heads: c.kv_heads as i32, head_dim: c.head_dim as i32, dtype };
+    let qk_norm = c.family == Family::Qwen3;
+    Kernels::proven(&Needs { spec, rope, hidden: c.hidden as i32, inner: c.intermediate as i32, eps: c.norm_eps, qk_norm })
 }
 
 /// Ids `[T]`: those known here, and those that only the device knows yet.

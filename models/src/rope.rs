@@ -5,7 +5,7 @@
 use crate::config::{RopeConfig, Scaling};
 use crate::mlx::Res;
 use mlx_rs::ops::indexing::{Ellipsis, IndexOp};
-use mlx_rs::{Array, Dtype, ops};
+use mlx_rs::{Array, ops};
 
 /// A model's rotary constants.
 #[derive(Debug, Clone)]
@@ -18,7 +18,7 @@ pub struct Rope {
     traditional: bool,
 }
 
-/// Cosines and sines of one step, each `[T, 1, head_dim / 2]`.
+/// Cosines and sines of one step, each `[T, 1, head_dim / 2]` in f32.
 #[derive(Debug)]
 pub struct Angles {
     cos: Array,
@@ -53,8 +53,13 @@ impl Rope {
         Rope { inverse, position_scale, magnitude, traditional: config.traditional }
     }
 
-    /// Angles for tokens at these positions, in the type of the activations.
-    pub fn angles(&self, positions: &[u32], dtype: Dtype) -> Res<Angles> {
+    /// Whether neighbours turn together, instead of the halves of a head.
+    pub fn traditional(&self) -> bool {
+        self.traditional
+    }
+
+    /// Angles for tokens at these positions.
+    pub fn angles(&self, positions: &[u32]) -> Angles {
         let count = positions.len() * self.inverse.len();
         let (mut cos, mut sin) = (Vec::with_capacity(count), Vec::with_capacity(count));
         for p in positions {
@@ -66,23 +71,32 @@ impl Rope {
             }
         }
         let shape = [positions.len() as i32, 1, self.inverse.len() as i32];
-        let array = |v: &[f32]| Array::from_slice(v, &shape).as_dtype(dtype);
-        Ok(Angles { cos: array(&cos)?, sin: array(&sin)?, traditional: self.traditional })
+        let array = |v: &[f32]| Array::from_slice(v, &shape);
+        Angles { cos: array(&cos), sin: array(&sin), traditional: self.traditional }
     }
 }
 
 impl Angles {
-    /// `x` `[T, heads, head_dim]`, rotated.
+    /// Cosines and sines.
+    pub fn arrays(&self) -> (&Array, &Array) {
+        (&self.cos, &self.sin)
+    }
+
+    pub fn traditional(&self) -> bool {
+        self.traditional
+    }
+
+    /// `x` `[T, heads, head_dim]`, rotated: in f32, and rounded once to the type of `x`, as MLX's rope.
     pub fn rotate(&self, x: &Array) -> Res<Array> {
         let (t, heads, dim) = (x.dim(0), x.dim(1), x.dim(2));
         let half = dim / 2;
         if self.traditional {
             let pairs = x.reshape(&[t, heads, half, 2])?;
             let (a, b) = self.turn(&pairs.index((Ellipsis, 0)), &pairs.index((Ellipsis, 1)))?;
-            return ops::stack(&[a, b], -1)?.reshape(&[t, heads, dim]);
+            return ops::stack(&[a, b], -1)?.reshape(&[t, heads, dim])?.as_dtype(x.dtype());
         }
         let (a, b) = self.turn(&x.index((Ellipsis, ..half)), &x.index((Ellipsis, half..)))?;
-        ops::concatenate(&[a, b], -1)
+        ops::concatenate(&[a, b], -1)?.as_dtype(x.dtype())
     }
 
     fn turn(&self, a: &Array, b: &Array) -> Res<(Array, Array)> {

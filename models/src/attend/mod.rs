@@ -12,6 +12,7 @@ pub use rows::Rows;
 
 use crate::kernels::{Paged, Slots};
 use crate::mlx::{Place, Res};
+use crate::rope::Angles;
 use gathered::own_head;
 use kv::BlockId;
 use kv::step::BLOCK_TOKENS;
@@ -41,6 +42,8 @@ pub struct Pool {
     paged: Option<Rc<Paged>>,
     /// Of each layer, what the kernel gave that wrote last.
     written: Vec<Array>,
+    /// Of each layer, K and V as the kernels take them; empty where there are none.
+    starts: Vec<(Array, Array)>,
     /// On the CPU: which K head a head reads, `[1, kv_heads, 1, kv_heads, 1]`, ones on the diagonal.
     own_head: Option<Array>,
 }
@@ -61,7 +64,12 @@ impl Pool {
         let at_once = shape.place == Place::Cpu && shape.kv_heads <= HEADS_AT_ONCE;
         let own_head = if at_once { Some(own_head(shape.kv_heads, dtype)?) } else { None };
         let written = shape.windows.iter().map(|_| Paged::first()).collect();
-        Ok(Pool { k: all()?, v: all()?, paged, written, own_head, shape })
+        let (k, v) = (all()?, all()?);
+        let starts = match &paged {
+            Some(paged) => k.iter().zip(&v).map(|(k, v)| Ok((paged.start(k)?, paged.start(v)?))).collect::<Res<_>>()?,
+            None => Vec::new(),
+        };
+        Ok(Pool { k, v, paged, written, starts, own_head, shape })
     }
 
     /// Copies whole blocks in every layer: copy-on-write.
@@ -75,7 +83,7 @@ impl Pool {
         let (from, to) = (slots(|c| c.0), slots(|c| c.1));
         let from = indices(&from, &[from.len() as i32]);
         if let Some(paged) = self.paged.clone() {
-            let to = paged.slots(&to)?;
+            let to = paged.slots(&to, to.len())?;
             return (0..self.k.len()).try_for_each(|layer| self.copy_in_place(layer, &paged, &from, &to));
         }
         let to = indices(&to, &[to.len() as i32]);
@@ -91,16 +99,33 @@ impl Pool {
         let tokens = [from.dim(0), self.shape.kv_heads, self.shape.head_dim];
         let take = |pool: &Array| take_axis(pool, &from, 0)?.reshape(&tokens);
         let (k, v) = (take(&self.k[layer])?, take(&self.v[layer])?);
-        self.written[layer] = paged.store(&k, &v, (&self.k[layer], &self.v[layer]), to, &self.written[layer])?;
+        self.written[layer] = paged.store(&k, &v, self.start(layer), to, &self.written[layer])?;
         Ok(())
+    }
+
+    /// Whether [`Pool::attend_to_product`] is for such a product.
+    pub fn rotates(&self, qkv: &Array) -> bool {
+        self.paged.as_ref().is_some_and(|p| p.takes(qkv))
+    }
+
+    /// The same as [`Pool::attend`], from the product `[T, (heads + 2 kv_heads) * head_dim]` that q, k and v are parts of: norms, rotation
+    /// and writing are one launch. Only where [`Pool::rotates`] says so.
+    pub fn attend_to_product(&mut self, layer: usize, qkv: &Array, angles: &Angles, norms: Option<(&Array, &Array)>, rows: &Rows) -> Res<Array> {
+        let (Some(paged), Written::InPlace(slots)) = (&self.paged, &rows.slots) else { unreachable!("rows of a pool that has a kernel") };
+        let (q, done) = paged.rotate(qkv, angles, norms, self.start(layer), slots, &self.written[layer])?;
+        self.written[layer] = done;
+        self.read(layer, &q, rows)
     }
 
     /// Writes this step's `k` and `v` `[T, kv_heads, head_dim]` of a layer, then attends: `q` `[T, heads, head_dim]` →
     /// `[T, heads * head_dim]`.
     pub fn attend(&mut self, layer: usize, q: &Array, k: &Array, v: &Array, rows: &Rows) -> Res<Array> {
+        self.write(layer, k, v, rows)?;
+        self.read(layer, q, rows)
+    }
+
+    fn read(&self, layer: usize, q: &Array, rows: &Rows) -> Res<Array> {
         let pad = q.dim(0) - rows.count;
-        let mine = |a: &Array| if pad > 0 { a.index(..rows.count) } else { a.clone() };
-        self.write(layer, &mine(k), &mine(v), rows)?;
         let window = self.shape.windows[layer];
         let mut out = Vec::new();
         match &rows.decode {
@@ -110,8 +135,9 @@ impl Pool {
                 }
             }
             Decode::Paged { paged, batch } => {
-                let q = q.index(..batch.rows());
-                let all = paged.attend(&q, (&self.k[layer], &self.v[layer]), &self.written[layer], batch, rows::window(window))?;
+                let part = (batch.rows() < q.dim(0)).then(|| q.index(..batch.rows()));
+                let q = part.as_ref().unwrap_or(q);
+                let all = paged.attend(q, self.start(layer), &self.written[layer], batch, rows::window(window))?;
                 out.push(all.reshape(&[batch.rows(), self.shape.heads * self.shape.head_dim])?);
             }
         }
@@ -124,19 +150,25 @@ impl Pool {
         if out.len() == 1 { Ok(out.remove(0)) } else { ops::concatenate(&out, 0) }
     }
 
+    /// Tokens beyond those that are somebody's are written nowhere.
     fn write(&mut self, layer: usize, k: &Array, v: &Array, rows: &Rows) -> Res<()> {
         match (&rows.slots, &self.paged) {
             (Written::InPlace(slots), Some(paged)) => {
-                self.written[layer] = paged.store(k, v, (&self.k[layer], &self.v[layer]), slots, &self.written[layer])?;
+                self.written[layer] = paged.store(k, v, self.start(layer), slots, &self.written[layer])?;
             }
             (Written::Scattered(slots), _) => {
-                let flat = [k.dim(0), self.shape.kv_heads * self.shape.head_dim];
-                write(&mut self.k[layer], slots, &k.reshape(&flat)?)?;
-                write(&mut self.v[layer], slots, &v.reshape(&flat)?)?;
+                let flat = [rows.count, self.shape.kv_heads * self.shape.head_dim];
+                let mine = |a: &Array| if a.dim(0) > rows.count { a.index(..rows.count) } else { a.clone() };
+                write(&mut self.k[layer], slots, &mine(k).reshape(&flat)?)?;
+                write(&mut self.v[layer], slots, &mine(v).reshape(&flat)?)?;
             }
             (Written::InPlace(_), None) => unreachable!("rows of a pool that has a kernel"),
         }
         Ok(())
+    }
+
+    fn start(&self, layer: usize) -> (&Array, &Array) {
+        (&self.starts[layer].0, &self.starts[layer].1)
     }
 
     fn scale(&self) -> f32 {

@@ -71,7 +71,7 @@ impl Rows {
         };
         let chunk = |c: &Chunk| ChunkRows { keys: indices(&c.slots, &[c.slots.len() as i32]), at: c.clone() };
         let slots = match &pool.paged {
-            Some(paged) => Written::InPlace(paged.slots(&p.slots)?),
+            Some(paged) => Written::InPlace(paged.slots(&p.slots, p.width.map_or(p.slots.len(), |w| w as usize))?),
             None => Written::Scattered(indices(&p.slots, &[p.slots.len() as i32])),
         };
         Ok(Rows { count: p.slots.len() as i32, slots, decode, chunks: p.chunks.iter().map(chunk).collect() })

@@ -6,6 +6,7 @@ use crate::attend::{Pool, Rows};
 use crate::config::{Config, Family};
 use crate::engine::EngineError;
 use crate::families::activation::silu;
+use crate::kernels::{Between, Launches};
 use crate::mlx::{Place, Res};
 use crate::rope::Angles;
 use crate::weights::{Embedding, Linear, Loader};
@@ -27,6 +28,8 @@ pub struct Llama {
     norm: Array,
     /// None: tied to the embedding.
     head: Option<Linear>,
+    /// Kernels between the products of a layer; none until they are given.
+    between: Between,
 }
 
 #[derive(Debug)]
@@ -57,6 +60,7 @@ impl Llama {
             layers: (0..c.layers).map(|i| Layer::load(c, from, i)).collect::<Result<_, _>>()?,
             norm: from.norm("model.norm", c.hidden)?,
             head,
+            between: Between::default(),
         })
     }
 
@@ -70,18 +74,37 @@ impl Llama {
         self.embed.bytes() + self.layers.iter().map(layer).sum::<u64>() + self.head.as_ref().map_or(0, Linear::bytes)
     }
 
+    /// These kernels do what they can of what stands between the products.
+    pub fn launch_between(&mut self, kernels: Between) {
+        self.between = kernels;
+    }
+
     /// ids `[T]` → hidden states `[T, hidden]` after the last layer, before the last norm.
     pub fn forward(&self, ids: &Array, angles: &Angles, rows: &Rows, pool: &mut Pool) -> Res<Array> {
         let mut x = self.embed.look_up(ids)?;
+        let Some(first) = self.layers.first() else { return Ok(x) };
+        let launches = self.between.launches(x.dim(0))?;
+        let mut normed = rms_norm(&x, Some(&first.attention_norm), self.eps)?;
         for (i, layer) in self.layers.iter().enumerate() {
-            let normed = rms_norm(&x, Some(&layer.attention_norm), self.eps)?;
-            let (q, k, v) = self.project(layer, &normed, angles)?;
-            let attended = pool.attend(i, &q, &k, &v, rows)?;
-            x = ops::add(&x, layer.out.apply(&attended)?)?;
-            let normed = rms_norm(&x, Some(&layer.mlp_norm), self.eps)?;
-            x = ops::add(&x, self.mlp(layer, &normed)?)?;
+            let attended = self.attend(i, layer, &normed, angles, rows, pool)?;
+            (x, normed) = self.add_norm(&x, &layer.out.apply(&attended)?, &layer.mlp_norm, &launches)?;
+            let mlp = self.mlp(layer, &normed, &launches)?;
+            match self.layers.get(i + 1) {
+                Some(next) => (x, normed) = self.add_norm(&x, &mlp, &next.attention_norm, &launches)?,
+                None => x = ops::add(&x, &mlp)?,
+            }
         }
         Ok(x)
+    }
+
+    /// The residual sum, and its norm.
+    fn add_norm(&self, x: &Array, y: &Array, weight: &Array, launches: &Launches) -> Res<(Array, Array)> {
+        if let Some(both) = self.between.add_norm(x, y, weight, launches)? {
+            return Ok(both);
+        }
+        let sum = ops::add(x, y)?;
+        let normed = rms_norm(&sum, Some(weight), self.eps)?;
+        Ok((sum, normed))
     }
 
     /// hidden `[R, hidden]` → logits `[R, vocab]` in f32.
@@ -94,12 +117,23 @@ impl Llama {
         z.as_dtype(Dtype::Float32)
     }
 
-    /// q `[T, heads, head_dim]`, k and v `[T, kv_heads, head_dim]`, rotated.
-    fn project(&self, layer: &Layer, x: &Array, angles: &Angles) -> Res<(Array, Array, Array)> {
+    /// Normed `[T, hidden]` → what its rows attend to, `[T, heads * head_dim]`.
+    fn attend(&self, index: usize, layer: &Layer, x: &Array, angles: &Angles, rows: &Rows, pool: &mut Pool) -> Res<Array> {
+        let qkv = layer.qkv.apply(x)?;
+        let norms = layer.qk_norm.as_ref().map(|(q, k)| (q, k));
+        if pool.rotates(&qkv) {
+            return pool.attend_to_product(index, &qkv, angles, norms, rows);
+        }
+        let (q, k, v) = self.rotated(&qkv, norms, angles)?;
+        pool.attend(index, &q, &k, &v, rows)
+    }
+
+    /// q `[T, heads, head_dim]`, k and v `[T, kv_heads, head_dim]`, rotated by MLX's operations.
+    fn rotated(&self, qkv: &Array, norms: Option<(&Array, &Array)>, angles: &Angles) -> Res<(Array, Array, Array)> {
         let (h, kv, d) = (self.heads, self.kv_heads, self.head_dim);
-        let all = layer.qkv.apply(x)?.reshape(&[x.dim(0), h + 2 * kv, d])?;
+        let all = qkv.reshape(&[qkv.dim(0), h + 2 * kv, d])?;
         let v = all.index((.., h + kv.., ..));
-        let (q, k) = match &layer.qk_norm {
+        let (q, k) = match norms {
             None => {
                 // One rotation for both: they differ in nothing here.
                 let qk = angles.rotate(&all.index((.., ..h + kv, ..)))?;
@@ -114,8 +148,11 @@ impl Llama {
         Ok((q, k, v))
     }
 
-    fn mlp(&self, layer: &Layer, x: &Array) -> Res<Array> {
+    fn mlp(&self, layer: &Layer, x: &Array, launches: &Launches) -> Res<Array> {
         let both = layer.gate_up.apply(x)?;
+        if let Some(gated) = self.between.swiglu(&both, launches)? {
+            return layer.down.apply(&gated);
+        }
         let gate = silu(&both.index((Ellipsis, ..self.intermediate)), self.place)?;
         layer.down.apply(&gate.multiply(both.index((Ellipsis, self.intermediate..)))?)
     }

@@ -6,10 +6,14 @@
 
 use super::plan::{Plan, Spec, Tuning};
 use super::raw::{Config, Grid, Kernel};
+use super::rotate::{Rotate, Turning};
 use super::source::Kind;
 use crate::mlx::Res;
+use crate::rope::Angles;
 use kv::step::BLOCK_TOKENS;
+use mlx_rs::ops::indexing::IndexOp;
 use mlx_rs::{Array, Dtype};
+use std::iter::repeat_n;
 
 /// The kernels for one shape of attention.
 #[derive(Debug)]
@@ -20,14 +24,21 @@ pub struct Paged {
     part: Kernel,
     merge: Kernel,
     store: Kernel,
+    /// Stores too, where it has been proven.
+    rotate: Option<Rotate>,
 }
 
 /// Where a step's tokens go, made once a step.
 #[derive(Debug)]
 pub struct Slots {
+    /// One a token; [`NOBODY`] for a token that is written nowhere.
     slots: Array,
-    config: Config,
+    store: Config,
+    rotate: Option<Config>,
 }
+
+/// The slot of tokens that only keep a pass's width.
+const NOBODY: u32 = u32::MAX;
 
 /// Warps of a threadgroup that stores.
 const STORE_WARPS: i32 = 8;
@@ -69,7 +80,18 @@ impl Paged {
             part: Kernel::new(Kind::Part)?,
             merge: Kernel::new(Kind::Merge)?,
             store: Kernel::new(Kind::Store)?,
+            rotate: None,
         })
+    }
+
+    /// The same with a kernel that rotates and stores at once; not proven yet.
+    pub fn rotating(mut self, turning: Turning) -> Res<Paged> {
+        self.rotate = Some(Rotate::new(self.spec, turning)?);
+        Ok(self)
+    }
+
+    pub(super) fn tuning(&self) -> Tuning {
+        self.tuning
     }
 
     /// What the first launch over a pool takes as the one before it.
@@ -77,18 +99,23 @@ impl Paged {
         Array::from_slice(&[0u32], &[1])
     }
 
-    /// Slots that differ from each other, one a token.
-    pub fn slots(&self, slots: &[u32]) -> Res<Slots> {
-        let (s, tokens) = (&self.spec, slots.len() as i32);
+    /// Slots that differ from each other, one a token of the first ones of a pass; the others of its `tokens` are nobody's.
+    pub fn slots(&self, slots: &[u32], tokens: usize) -> Res<Slots> {
+        let s = &self.spec;
+        assert!(slots.len() <= tokens, "{} slots for {tokens} tokens", slots.len());
+        let all: Vec<u32> = slots.iter().copied().chain(repeat_n(NOBODY, tokens - slots.len())).collect();
+        let tokens = tokens as i32;
         let group = STORE_WARPS * 32;
         let across = (s.kv_heads * s.head_dim + group - 1) / group;
         let grid = Grid { threads: [across * group, tokens, 1], group };
         let constants = [(c"D", s.head_dim), (c"KV_HEADS", s.kv_heads), (c"WARPS", STORE_WARPS)];
-        Ok(Slots { slots: Array::from_slice(slots, &[tokens]), config: Config::new(grid, &[(&[1], Dtype::Uint32)], s.dtype, &constants)? })
+        let store = Config::new(grid, &[(&[1], Dtype::Uint32)], s.dtype, &constants)?;
+        let rotate = self.rotate.as_ref().map(|r| r.config(tokens)).transpose()?;
+        Ok(Slots { slots: Array::from_slice(&all, &[tokens]), store, rotate })
     }
 
-    /// Puts `k` and `v` `[tokens, kv_heads, head_dim]`, any strides, into the pools `[slots, kv_heads * head_dim]`, which are written in
-    /// place: nobody else may hold them. `before`: what the last call for these pools gave, or [`Paged::first`]. Gives `[1]`, a zero,
+    /// Puts `k` and `v` `[tokens, kv_heads, head_dim]`, any strides, into the pools `[slots, kv_heads * head_dim]` (or their
+    /// [`Paged::start`]), which are written in place. `before`: what the last call for these pools gave, or [`Paged::first`]. Gives `[1]`, a zero,
     /// which whatever reads the pools afterwards must depend on.
     pub fn store(&self, k: &Array, v: &Array, pools: (&Array, &Array), slots: &Slots, before: &Array) -> Res<Array> {
         let s = &self.spec;
@@ -99,7 +126,43 @@ impl Paged {
         let (k, v) = (k.as_dtype(s.dtype)?, v.as_dtype(s.dtype)?);
         // SAFETY: shapes are asserted; slots are the pool's and differ, by kv's invariants, so no two threads write one element. The pools
         // are inputs that are written, which MLX does not know of: `before` and the array given order everybody who reads or writes them.
-        Ok(unsafe { self.store.apply(&[&k, &v, pools.0, pools.1, &slots.slots, before], &slots.config)? }.remove(0))
+        Ok(unsafe { self.store.apply(&[&k, &v, pools.0, pools.1, &slots.slots, before], &slots.store)? }.remove(0))
+    }
+
+    /// Whether there is [`Paged::rotate`].
+    pub fn rotates(&self) -> bool {
+        self.rotate.is_some()
+    }
+
+    /// Whether it is for such a projection: `[tokens, (heads + 2 kv_heads) * head_dim]`.
+    pub fn takes(&self, qkv: &Array) -> bool {
+        self.rotates() && qkv.dtype() == self.spec.dtype
+    }
+
+    /// Norms (with these weights, where the model has them) and rotates q and k of `qkv`, and puts k and v into the pools as
+    /// [`Paged::store`] does: instead of it. Gives q `[tokens, heads, head_dim]`, and the zero.
+    pub fn rotate(
+        &self,
+        qkv: &Array,
+        angles: &Angles,
+        norms: Option<(&Array, &Array)>,
+        pools: (&Array, &Array),
+        slots: &Slots,
+        before: &Array,
+    ) -> Res<(Array, Array)> {
+        let (Some(rotate), Some(config)) = (&self.rotate, &slots.rotate) else { unreachable!("asked for where it does not rotate") };
+        self.check(pools.0);
+        self.check(pools.1);
+        rotate.apply(qkv, angles, norms, [pools.0, pools.1, &slots.slots, before], config)
+    }
+
+    /// A pool as it is given to the kernels: its first slot, which begins where the pool does. MLX adds up the sizes of what a
+    /// CUDA graph reads and launches the graph once that is large, which a pool would be by itself, at every launch that takes it.
+    pub fn start(&self, pool: &Array) -> Res<Array> {
+        self.check(pool);
+        let start = pool.index(..1);
+        start.eval()?;
+        Ok(start)
     }
 
     fn check(&self, pool: &Array) {

@@ -31,10 +31,11 @@ const SHARE_MAX: i32 = 8;
 /// Most threadgroups for one row's keys. The last kernel reads this many partial results for each output.
 pub const SPLITS_MAX: u32 = 32;
 
-/// Threadgroups that keep a large GPU busy: three for each of an H200's 132 multiprocessors. A smaller GPU runs them in turns.
-const BUSY: u64 = 396;
+/// Threadgroups that keep a large GPU busy: two for each of an H200's 132 multiprocessors. More of them were slower there
+/// (docs/gpu.md): each costs a partial result, and merging them a launch. A smaller GPU runs them in turns.
+const BUSY: u64 = 256;
 
-/// Keys of a split at the least: two tiles for each of four warps.
+/// Keys of a split at the least: several tiles for each of four warps.
 const CHUNK_MIN: u32 = 64;
 
 impl Spec {
@@ -60,7 +61,7 @@ impl Tuning {
     pub fn of(spec: &Spec) -> Result<Tuning, String> {
         let vectors = spec.head_dim * spec.check()? / 16;
         let lanes = (vectors as u32).next_power_of_two().clamp(4, 32) as i32;
-        Ok(Tuning { lanes, deep: 4, warps: 4, parts: (spec.heads / spec.kv_heads + SHARE_MAX - 1) / SHARE_MAX })
+        Ok(Tuning { lanes, deep: 2, warps: 4, parts: (spec.heads / spec.kv_heads + SHARE_MAX - 1) / SHARE_MAX })
     }
 }
 
@@ -114,10 +115,10 @@ mod tests {
         let table: [(usize, u32, Option<u32>, u32, Plan); 8] = [
             (1, 1, None, 8, Plan { splits: 1, chunk: 32 }),
             (1, 512, None, 8, Plan { splits: 8, chunk: 64 }),
-            (8, 512, None, 8, Plan { splits: 8, chunk: 64 }),
-            (32, 512, None, 8, Plan { splits: 2, chunk: 256 }),
+            (8, 512, None, 8, Plan { splits: 4, chunk: 128 }),
+            (32, 512, None, 8, Plan { splits: 1, chunk: 512 }),
             (64, 512, None, 8, Plan { splits: 1, chunk: 512 }),
-            (16, 4096, None, 8, Plan { splits: 4, chunk: 1024 }),
+            (16, 4096, None, 8, Plan { splits: 2, chunk: 2048 }),
             (1, 1 << 17, None, 8, Plan { splits: 32, chunk: 4096 }),
             (1, 4096, Some(256), 8, Plan { splits: 4, chunk: 64 }),
         ];
@@ -144,7 +145,7 @@ mod tests {
     #[test]
     fn shapes_without_a_kernel_are_named() {
         let spec = Spec { heads: 8, kv_heads: 2, head_dim: 128, dtype: Dtype::Bfloat16 };
-        assert_eq!(Tuning::of(&spec), Ok(Tuning { lanes: 16, deep: 4, warps: 4, parts: 1 }));
+        assert_eq!(Tuning::of(&spec), Ok(Tuning { lanes: 16, deep: 2, warps: 4, parts: 1 }));
         assert!(Tuning::of(&Spec { head_dim: 100, ..spec }).unwrap_err().contains("head_dim 100"));
         assert!(Tuning::of(&Spec { heads: 7, ..spec }).unwrap_err().contains("7 heads over 2"));
         assert!(Tuning::of(&Spec { dtype: Dtype::Int8, ..spec }).unwrap_err().contains("Int8"));

@@ -54,7 +54,8 @@ fn trial(paged: &Paged, spec: &Spec, window: Option<u32>, splits: u32) -> Res<f3
     let case = Case::new(spec)?;
     let batch = paged.batch(&LENGTHS, &case.table, &[window], Some(splits))?;
     // Queries as a model has them: a view of a larger array.
-    let got = paged.attend(&case.q.index((.., ..spec.heads, ..)), (&case.k, &case.v), &Paged::first(), &batch, window)?;
+    let (k, v) = (paged.start(&case.k)?, paged.start(&case.v)?);
+    let got = paged.attend(&case.q.index((.., ..spec.heads, ..)), (&k, &v), &Paged::first(), &batch, window)?;
     let mut worst = 0f32;
     for (row, length) in LENGTHS.iter().enumerate() {
         let want = case.plain(spec, row, window.map_or(0, |w| length.saturating_sub(w))..*length)?;
@@ -71,9 +72,12 @@ fn trial(paged: &Paged, spec: &Spec, window: Option<u32>, splits: u32) -> Res<f3
 
 /// Whether K and V of a step are where they belong and nowhere else, after two steps of which the second writes over the first.
 fn stores(paged: &Paged, spec: &Spec) -> Res<bool> {
-    let (tokens, slots, line) = (3, 40, spec.kv_heads * spec.head_dim);
+    // The fourth token of a pass is nobody's.
+    let (tokens, slots, line) = (4, 40, spec.kv_heads * spec.head_dim);
     let zeros = || ops::zeros_dtype(&[slots, line], spec.dtype).and_then(|a| a.eval().map(|()| a));
     let pools = (zeros()?, zeros()?);
+    // As a model has them, again: where they begin.
+    let starts = (paged.start(&pools.0)?, paged.start(&pools.1)?);
     let mut random = Random(0x5707e);
     let mut written = Paged::first();
     let mut want = (vec![0f32; (slots * line) as usize], vec![0f32; (slots * line) as usize]);
@@ -82,7 +86,7 @@ fn stores(paged: &Paged, spec: &Spec) -> Res<bool> {
         let both: Vec<f32> = (0..tokens * 2 * line).map(|_| (random.next() * 8.0).round()).collect();
         let array = Array::from_slice(&both, &[tokens, 2 * spec.kv_heads, spec.head_dim]).as_dtype(spec.dtype)?;
         let (k, v) = (array.index((.., ..spec.kv_heads, ..)), array.index((.., spec.kv_heads.., ..)));
-        written = paged.store(&k, &v, (&pools.0, &pools.1), &paged.slots(&at)?, &written)?;
+        written = paged.store(&k, &v, (&starts.0, &starts.1), &paged.slots(&at, 4)?, &written)?;
         for (token, slot) in both.chunks_exact(2 * line as usize).zip(at) {
             let to = (slot as i32 * line) as usize..((slot as i32 + 1) * line) as usize;
             want.0[to.clone()].copy_from_slice(&token[..line as usize]);
@@ -167,10 +171,10 @@ impl Case {
 }
 
 /// Numbers between -3 and 3, the same ones each time (xorshift64, sums of three).
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn next(&mut self) -> f32 {
+    pub(super) fn next(&mut self) -> f32 {
         let mut one = || {
             self.0 ^= self.0 << 13;
             self.0 ^= self.0 >> 7;

@@ -56,9 +56,9 @@ impl Kernel {
         let c = |s: String| CString::new(s).map_err(|e| Exception::custom(e.to_string()));
         let (name, header, source) = (c(text.name)?, c(text.header)?, c(text.source)?);
         let (inputs, outputs) = (Names::of(kind.inputs())?, Names::of(kind.outputs())?);
-        // The bodies read q by its strides, and everything else is made contiguous where it is made: nothing is ever to be copied.
+        // Bodies that take a pool read k, v and q by their strides where these may be views.
         // SAFETY: every pointer outlives the call, which copies what it needs.
-        let handle = unsafe { new(name.as_ptr(), inputs.0, outputs.0, source.as_ptr(), header.as_ptr(), false, LAST) };
+        let handle = unsafe { new(name.as_ptr(), inputs.0, outputs.0, source.as_ptr(), header.as_ptr(), kind.wants_contiguous(), LAST) };
         if handle.ctx.is_null() { Err(refused("making")) } else { Ok(Kernel(handle)) }
     }
 

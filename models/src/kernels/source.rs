@@ -5,11 +5,15 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 const ATTEND: &str = include_str!("attend.inc");
 const MERGE: &str = include_str!("merge.inc");
 const STORE: &str = include_str!("store.inc");
+const ROTATE: &str = include_str!("rotate.inc");
+const SWIGLU: &str = include_str!("swiglu.inc");
+const ADD_NORM: &str = include_str!("add_norm.inc");
 
+/// What every body needs, what attention needs beside it, and the names of a thread's place.
 #[cfg(target_os = "macos")]
-const PRELUDE: (&str, &str) = (include_str!("metal.h"), include_str!("metal_ids.inc"));
+const PRELUDE: [&str; 3] = [include_str!("metal.h"), include_str!("metal_vec.h"), include_str!("metal_ids.inc")];
 #[cfg(not(target_os = "macos"))]
-const PRELUDE: (&str, &str) = (include_str!("cuda.h"), include_str!("cuda_ids.inc"));
+const PRELUDE: [&str; 3] = [include_str!("cuda.h"), include_str!("cuda_vec.h"), include_str!("cuda_ids.inc")];
 
 /// One of the kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +26,12 @@ pub(super) enum Kind {
     Merge,
     /// New keys and values into the pools.
     Store,
+    /// q and k rotated, keys and values into the pools.
+    Rotate,
+    /// The same after a norm of q and of k.
+    NormRotate,
+    Swiglu,
+    AddNorm,
 }
 
 impl Kind {
@@ -30,15 +40,26 @@ impl Kind {
             Kind::Whole | Kind::Part => &["q", "k_pool", "v_pool", "table", "lengths", "params", "after"],
             Kind::Store => &["k", "v", "k_pool", "v_pool", "slots", "before"],
             Kind::Merge => &["part", "stat", "lengths", "params"],
+            Kind::Rotate => &["qkv", "cosines", "sines", "k_pool", "v_pool", "slots", "before"],
+            Kind::NormRotate => &["qkv", "cosines", "sines", "k_pool", "v_pool", "slots", "before", "q_norm", "k_norm"],
+            Kind::Swiglu => &["both"],
+            Kind::AddNorm => &["x", "y", "weight"],
         }
     }
 
     pub(super) fn outputs(self) -> &'static [&'static str] {
         match self {
-            Kind::Whole | Kind::Merge => &["out"],
+            Kind::Whole | Kind::Merge | Kind::Swiglu => &["out"],
             Kind::Part => &["part", "stat"],
             Kind::Store => &["done"],
+            Kind::Rotate | Kind::NormRotate => &["q", "done"],
+            Kind::AddNorm => &["sum", "out"],
         }
+    }
+
+    /// Whether inputs that are views are copied first. Never where one is a pool, which is written through.
+    pub(super) fn wants_contiguous(self) -> bool {
+        matches!(self, Kind::Swiglu | Kind::AddNorm)
     }
 }
 
@@ -53,14 +74,19 @@ pub(super) struct Text {
 
 impl Text {
     pub(super) fn of(kind: Kind) -> Text {
-        let (header, ids) = PRELUDE;
-        let (body, what) = match kind {
-            Kind::Whole => (ATTEND, "whole"),
-            Kind::Part => (ATTEND, "part"),
-            Kind::Merge => (MERGE, "merge"),
-            Kind::Store => (STORE, "store"),
+        let [common, vectors, ids] = PRELUDE;
+        let (body, what, define) = match kind {
+            Kind::Whole => (ATTEND, "whole", "#define COX_WHOLE 1\n"),
+            Kind::Part => (ATTEND, "part", "#define COX_WHOLE 0\n"),
+            Kind::Merge => (MERGE, "merge", ""),
+            Kind::Store => (STORE, "store", ""),
+            Kind::Rotate => (ROTATE, "rotate", "#define COX_NORMS 0\n"),
+            Kind::NormRotate => (ROTATE, "norm_rotate", "#define COX_NORMS 1\n"),
+            Kind::Swiglu => (SWIGLU, "swiglu", ""),
+            Kind::AddNorm => (ADD_NORM, "add_norm", ""),
         };
-        let header = bare(header) + if kind == Kind::Whole { "#define COX_WHOLE 1\n" } else { "#define COX_WHOLE 0\n" };
+        let loads = if body == ATTEND { bare(vectors) } else { String::new() };
+        let header = bare(common) + &loads + define;
         let source = bare(ids) + &bare(body);
         let mut hash = DefaultHasher::new();
         (&header, &source).hash(&mut hash);
@@ -68,12 +94,14 @@ impl Text {
     }
 }
 
-/// The bodies as they stand (attention, merging, storing), for tests that compile them with a prelude of their own.
-pub fn bodies() -> [&'static str; 3] {
-    [ATTEND, MERGE, STORE]
+/// The bodies as they stand, by their files' names, for tests that compile them with a prelude of their own.
+pub fn bodies() -> [(&'static str, &'static str); 6] {
+    let all = [ATTEND, MERGE, STORE, ROTATE, SWIGLU, ADD_NORM];
+    let names = ["attend.inc", "merge.inc", "store.inc", "rotate.inc", "swiglu.inc", "add_norm.inc"];
+    std::array::from_fn(|i| (names[i], all[i]))
 }
 
-/// Without comments and indentation: MLX copies the text at every call.
+/// Without comments and indentation: MLX copies the text at every call, and hashes it at every launch.
 fn bare(text: &str) -> String {
     let lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with("//"));
     lines.map(|l| format!("{l}\n")).collect()
@@ -83,7 +111,7 @@ fn bare(text: &str) -> String {
 mod tests {
     use super::*;
 
-    const ALL: [Kind; 4] = [Kind::Whole, Kind::Part, Kind::Merge, Kind::Store];
+    const ALL: [Kind; 8] = [Kind::Whole, Kind::Part, Kind::Merge, Kind::Store, Kind::Rotate, Kind::NormRotate, Kind::Swiglu, Kind::AddNorm];
 
     #[test]
     fn every_name_that_a_body_uses_is_given_to_it_and_no_other_argument_appears() {
@@ -97,7 +125,7 @@ mod tests {
                 // MLX passes an input's shape, strides or rank when it finds such a name.
                 for more in ["_shape", "_strides", "_ndim"] {
                     let named = text.source.contains(&format!("{name}{more}"));
-                    let meant = more == "_strides" && ["q", "k", "v"].contains(name);
+                    let meant = more == "_strides" && ["q", "k", "v"].contains(name) && kind.inputs().contains(name);
                     assert_eq!(named, meant, "{kind:?}: {name}{more}");
                 }
             }

@@ -13,29 +13,33 @@ const SLAB: usize = 1 << 20;
 /// A matrix `[out, in]`.
 #[derive(Debug)]
 pub enum Weight {
-    Dense(Array),
-    /// Packed words `[out, in * bits / 32]`, scales and biases `[out, in / group]`.
-    Affine {
-        words: Array,
-        scales: Array,
-        biases: Array,
-        group: i32,
-        bits: i32,
+    Dense {
+        rows: Array,
+        /// The same memory, as products take it: made once, not at every product.
+        turned: Array,
     },
+    /// Packed words `[out, in * bits / 32]`, scales and biases `[out, in / group]`.
+    Affine { words: Array, scales: Array, biases: Array, group: i32, bits: i32 },
 }
 
 impl Weight {
+    fn dense(rows: Array) -> Res<Weight> {
+        let turned = rows.t();
+        turned.eval()?;
+        Ok(Weight::Dense { rows, turned })
+    }
+
     /// `[T, in]` → `[T, out]`.
     fn apply(&self, x: &Array) -> Res<Array> {
         match self {
-            Weight::Dense(w) => ops::matmul(x, w.t()),
+            Weight::Dense { turned, .. } => ops::matmul(x, turned),
             Weight::Affine { words, scales, biases, group, bits } => ops::quantized_matmul(x, words, scales, biases, true, *group, *bits),
         }
     }
 
     fn bytes(&self) -> u64 {
         let all: &[&Array] = match self {
-            Weight::Dense(w) => &[w],
+            Weight::Dense { rows, .. } => &[rows],
             Weight::Affine { words, scales, biases, .. } => &[words, scales, biases],
         };
         all.iter().map(|a| a.nbytes() as u64).sum()
@@ -78,7 +82,7 @@ impl Embedding {
     /// ids `[T]` → `[T, hidden]`.
     pub fn look_up(&self, ids: &Array) -> Res<Array> {
         match &self.0 {
-            Weight::Dense(w) => take_axis(w, ids, 0),
+            Weight::Dense { rows, .. } => take_axis(rows, ids, 0),
             Weight::Affine { words, scales, biases, group, bits } => {
                 let row = |a: &Array| take_axis(a, ids, 0);
                 ops::dequantize(row(words)?, row(scales)?, &row(biases)?, *group, *bits)
@@ -98,7 +102,7 @@ impl Embedding {
     /// The type that activations take from it.
     pub fn dtype(&self) -> Dtype {
         match &self.0 {
-            Weight::Dense(w) => w.dtype(),
+            Weight::Dense { rows, .. } => rows.dtype(),
             Weight::Affine { scales, .. } => scales.dtype(),
         }
     }
@@ -217,18 +221,27 @@ impl Loader<'_> {
         let (mut at, mut wide) = (0, Vec::with_capacity(SLAB.max(cols)));
         for (path, d) in parts {
             for slab in slabs(d) {
-                wide.clear();
-                match d.form {
-                    Form::Dense(_) => self.source.dense(path, slab.clone(), &mut wide)?,
-                    Form::Affine { .. } => self.source.affine(path, slab.clone())?.widen(&mut wide),
-                }
-                if let Err(e) = put(&mut whole, at, slab.len(), cols, &wide, float) {
+                let shape = [slab.len() as i32, cols as i32];
+                // What is stored in the type that is wanted goes in as it is, without f32 between.
+                let stored = if d.form == Form::Dense(float) { self.source.stored(path, slab.clone())? } else { None };
+                let rows = match stored {
+                    Some(bytes) => Ok(mlx::from_bytes(&bytes, &shape, float.mlx())),
+                    None => {
+                        wide.clear();
+                        match d.form {
+                            Form::Dense(_) => self.source.dense(path, slab.clone(), &mut wide)?,
+                            Form::Affine { .. } => self.source.affine(path, slab.clone())?.widen(&mut wide),
+                        }
+                        Array::from_slice(&wide, &shape).as_dtype(float.mlx())
+                    }
+                };
+                if let Err(e) = rows.and_then(|rows| put(&mut whole, at, &rows)) {
                     return Ok(Err(e));
                 }
                 at += slab.len();
             }
         }
-        Ok(Ok(Weight::Dense(whole)))
+        Ok(Weight::dense(whole))
     }
 
     /// One packed matrix of parts that share bits and groups.
@@ -253,8 +266,7 @@ fn slabs(d: &Described) -> impl Iterator<Item = Range<usize>> + use<> {
     (0..rows).step_by(step).map(move |r| r..(r + step).min(rows))
 }
 
-fn put(whole: &mut Array, at: usize, rows: usize, cols: usize, wide: &[f32], float: Float) -> Res<()> {
-    let slab = Array::from_slice(wide, &[rows as i32, cols as i32]).as_dtype(float.mlx())?;
-    whole.try_index_mut((at as i32..(at + rows) as i32, ..), &slab)?;
+fn put(whole: &mut Array, at: usize, rows: &Array) -> Res<()> {
+    whole.try_index_mut((at as i32..at as i32 + rows.dim(0), ..), rows)?;
     whole.eval()
 }

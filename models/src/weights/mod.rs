@@ -122,6 +122,11 @@ pub trait Source {
     /// Appends rows of a dense matrix, widened.
     fn dense(&self, path: &str, rows: Range<usize>, out: &mut Vec<f32>) -> Result<(), EngineError>;
 
+    /// Rows of a dense matrix as they are stored, little-endian; None where only [`Source::dense`] has them.
+    fn stored(&self, _path: &str, _rows: Range<usize>) -> Result<Option<Vec<u8>>, EngineError> {
+        Ok(None)
+    }
+
     /// Rows of a quantised matrix, as they are.
     fn affine(&self, path: &str, rows: Range<usize>) -> Result<AffineRows, EngineError>;
 

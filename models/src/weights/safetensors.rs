@@ -116,6 +116,13 @@ impl SafetensorsFolder {
         Ok(buf)
     }
 
+    /// Rows of a dense matrix.
+    fn rows(&self, path: &str, rows: &Range<usize>) -> Result<Vec<u8>, EngineError> {
+        let (place, float) = self.float(path, "weight")?;
+        let (_, cols) = self.matrix(path, "weight", place)?;
+        self.read(path, "weight", place, cols * float.bytes(), rows)
+    }
+
     fn matrix(&self, path: &str, leaf: &str, place: &Place) -> Result<(usize, usize), EngineError> {
         match place.shape[..] {
             [rows, cols] => Ok((rows, cols)),
@@ -165,10 +172,13 @@ impl Source for SafetensorsFolder {
     }
 
     fn dense(&self, path: &str, rows: Range<usize>, out: &mut Vec<f32>) -> Result<(), EngineError> {
-        let (place, float) = self.float(path, "weight")?;
-        let (_, cols) = self.matrix(path, "weight", place)?;
-        float.widen(&self.read(path, "weight", place, cols * float.bytes(), &rows)?, out);
+        let (_, float) = self.float(path, "weight")?;
+        float.widen(&self.rows(path, &rows)?, out);
         Ok(())
+    }
+
+    fn stored(&self, path: &str, rows: Range<usize>) -> Result<Option<Vec<u8>>, EngineError> {
+        self.rows(path, &rows).map(Some)
     }
 
     fn affine(&self, path: &str, rows: Range<usize>) -> Result<AffineRows, EngineError> {

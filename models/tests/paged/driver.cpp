@@ -1,12 +1,6 @@
 // Runs one case of the kernels on the CPU: reads a header and arrays from stdin, writes the output to stdout.
 #include "host.h"
-
-struct Ids {
-  int lane, warp, x, y, z;
-};
-#define IDS \
-  const int lane = ids.lane, warp = ids.warp, group_x = ids.x, group_y = ids.y, group_z = ids.z; \
-  (void)lane, (void)warp, (void)group_x, (void)group_y, (void)group_z;
+#include "launch.h"
 
 #define COX_WHOLE 1
 template <typename T, int D, int HEADS, int KV_HEADS, int PARTS, int LANES, int DEEP, int WARPS>
@@ -36,24 +30,6 @@ void store(const T* k, const int64_t* k_strides, const T* v, const int64_t* v_st
 #include "store.inc"
 }
 
-template <typename X>
-std::vector<X> take(size_t count) {
-  std::vector<X> v(count);
-  if (std::fread(v.data(), sizeof(X), count, stdin) != count) fail("the input is too short");
-  return v;
-}
-
-// Every threadgroup of a grid, in random order.
-template <typename F>
-void launch(int x, int y, int z, int warps, F kernel) {
-  std::vector<int> order(size_t(x) * y * z);
-  for (size_t i = 0; i < order.size(); i++) order[i] = int(i);
-  std::shuffle(order.begin(), order.end(), dice);
-  for (int i : order) {
-    run_group(warps, [&](int at) { kernel(Ids{at % 32, at / 32, i % x, i / x % y, i / x / y}); });
-  }
-}
-
 // The header: rows, slots, width, chunk, window, splits, extra heads in a row of q. With no splits, the first heads of q are K and the
 // next ones V, to be stored where `lengths` says, and both pools are given back.
 template <typename T, int D, int HEADS, int KV_HEADS, int PARTS, int LANES, int DEEP, int WARPS>
@@ -76,12 +52,11 @@ void run() {
       store<T, D, KV_HEADS, STORE>(q.data(), strides, q.data() + KV_HEADS * D, strides, k.data(), v.data(), lengths.data(), &done, ids);
     });
     if (done != 0) fail("storing must give a zero");
-    std::fwrite(k.data(), sizeof(T), k.size(), stdout);
-    std::fwrite(v.data(), sizeof(T), v.size(), stdout);
+    give(k);
+    give(v);
     return;
   }
-  std::vector<T> out(size_t(rows) * HEADS * D);
-  std::memset(static_cast<void*>(out.data()), 0xff, out.size() * sizeof(T));
+  auto out = unwritten<T>(size_t(rows) * HEADS * D);
   if (splits == 1) {
     launch(1, KV_HEADS * PARTS, rows, WARPS, [&](Ids ids) {
       whole<T, D, HEADS, KV_HEADS, PARTS, LANES, DEEP, WARPS>(q.data(), strides, k.data(), v.data(), table.data(), lengths.data(), params,
@@ -97,7 +72,7 @@ void run() {
     launch(HEADS, rows, 1, MERGE,
            [&](Ids ids) { merge<T, D, HEADS, MERGE>(part.data(), stat.data(), lengths.data(), params, out.data(), ids); });
   }
-  std::fwrite(out.data(), sizeof(T), out.size(), stdout);
+  give(out);
 }
 
 int main(int count, char** args) {

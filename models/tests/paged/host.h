@@ -109,6 +109,8 @@ inline float as_float(uint32_t bits) {
   return f;
 }
 
+inline float cox_bits(int bits) { return as_float(uint32_t(bits)); }
+
 #define COX_SHARED static
 #define COX_BARRIER() wait(Lane::BARRIER)
 #define COX_WRITABLE(T, pool) const_cast<T*>(pool)

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod driver;
+mod fused;
 mod naive;
 
 use driver::{CASES, Case};

@@ -26,7 +26,7 @@ pub(crate) struct Rows {
     pub(crate) table: Vec<u32>,
 }
 
-pub(crate) struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     fn bits(&mut self) -> u64 {
@@ -38,7 +38,7 @@ impl Random {
     }
 
     /// Between -3 and 3, rounded to the type.
-    fn number(&mut self, dtype: Dtype) -> f32 {
+    pub(crate) fn number(&mut self, dtype: Dtype) -> f32 {
         let sum: f64 = (0..3).map(|_| (self.bits() >> 11) as f64 / (1u64 << 52) as f64 - 1.0).sum();
         match dtype {
             Dtype::Bfloat16 => half::bf16::from_f64(sum).to_f32(),
