@@ -2,7 +2,7 @@
 
 use crate::budget::{self, Wanted};
 use crate::logging::{self, LogFormat};
-use crate::{Placing, model};
+use crate::{Placing, descriptors, model};
 use actors::Options;
 use api::ServeOptions;
 use kv::budget::BudgetSpec;
@@ -70,6 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         port: args.port,
         open: args.open,
         drain_timeout: Duration::from_secs(args.drain_timeout),
+        connections: descriptors::connections().map_err(|e| format!("the limit of open files cannot be read: {e}"))?,
         ..ServeOptions::default()
     })
     .map_err(|e| e.to_string())?;

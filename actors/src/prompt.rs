@@ -18,9 +18,21 @@ const MESSAGE_BYTES: usize = 64;
 pub(crate) fn weight_bytes(prompt: &Prompt) -> usize {
     let of = |m: &serde_json::Value| MESSAGE_BYTES + m.get("content").and_then(|c| c.as_str()).map_or(0, str::len);
     match prompt {
-        Prompt::Chat { messages, kwargs } => messages.iter().map(of).sum::<usize>() + kwargs.values().map(|v| v.to_string().len()).sum::<usize>(),
+        Prompt::Chat { messages, kwargs } => messages.iter().map(of).sum::<usize>() + kwargs.values().map(size_bytes).sum::<usize>(),
         Prompt::Text(text) => text.len(),
         Prompt::Ids(_) => 0,
+    }
+}
+
+/// About as many bytes as a value has when written.
+fn size_bytes(value: &serde_json::Value) -> usize {
+    use serde_json::Value;
+    const ANY: usize = 8;
+    match value {
+        Value::String(text) => ANY + text.len(),
+        Value::Array(items) => ANY + items.iter().map(size_bytes).sum::<usize>(),
+        Value::Object(fields) => ANY + fields.iter().map(|(name, value)| name.len() + size_bytes(value)).sum::<usize>(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => ANY,
     }
 }
 

@@ -13,6 +13,8 @@ pub(crate) enum Kind {
     /// The methods that the route has.
     Method(&'static str),
     TooLarge,
+    /// The body did not come in time.
+    Late,
     MediaType,
     Busy {
         retry_after_s: u32,
@@ -62,7 +64,7 @@ impl Refusal {
     /// Whom the fault lies with, in OpenAI's words.
     fn class(&self) -> &'static str {
         match self.kind {
-            Kind::Invalid | Kind::NotFound | Kind::Method(_) | Kind::TooLarge | Kind::MediaType => "invalid_request_error",
+            Kind::Invalid | Kind::NotFound | Kind::Method(_) | Kind::TooLarge | Kind::Late | Kind::MediaType => "invalid_request_error",
             Kind::Busy { .. } => "rate_limit_error",
             Kind::Unavailable { .. } | Kind::Fault => "server_error",
         }
@@ -108,6 +110,7 @@ impl ResponseError for Refusal {
     fn status_code(&self) -> StatusCode {
         match self.kind {
             Kind::Invalid => StatusCode::BAD_REQUEST,
+            Kind::Late => StatusCode::REQUEST_TIMEOUT,
             Kind::NotFound => StatusCode::NOT_FOUND,
             Kind::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
             Kind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -129,7 +132,7 @@ impl ResponseError for Refusal {
                 response.insert_header((header::RETRY_AFTER, retry_after_s.max(1)));
             }
             // The rest of the body is not worth reading: the connection ends with the answer.
-            Kind::TooLarge => {
+            Kind::TooLarge | Kind::Late => {
                 response.force_close();
             }
             _ => {}

