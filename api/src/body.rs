@@ -112,7 +112,8 @@ mod tests {
         tokio::time::pause();
         let request = actix_web::test::TestRequest::default().insert_header((header::CONTENT_TYPE, "application/json")).to_http_request();
         let begun = futures_util::stream::iter([Ok(web::Bytes::from_static(b"{"))]).chain(futures_util::stream::pending());
-        let mut raw = actix_web::dev::Payload::Stream { payload: Box::pin(begun) };
+        let stream: std::pin::Pin<Box<dyn futures_util::Stream<Item = Result<web::Bytes, actix_web::error::PayloadError>>>> = Box::pin(begun);
+        let mut raw = actix_web::dev::Payload::Stream { payload: stream };
         let payload = <web::Payload as actix_web::FromRequest>::from_request(&request, &mut raw).await.unwrap();
         let refusal = json(&request, payload).await.unwrap_err();
         assert_eq!((refusal.kind, refusal.message.as_str()), (Kind::Late, "the body did not come within 20 seconds"));
