@@ -24,6 +24,9 @@ pub(crate) struct Args {
     /// Tokens of a prompt that are computed in one step, between everybody's next tokens
     #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=8192))]
     prefill_chunk: u32,
+    /// Steps in flight
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=2))]
+    depth: u32,
     /// Positions a request may have, prompt and answer together; what the model was made for if not given
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     context: Option<u32>,
@@ -43,9 +46,9 @@ pub(crate) fn run(args: &Args) -> Result<String, String> {
     let context = made_for.min(args.context.unwrap_or(u32::MAX));
     // What serving finds out when it holds the kernel against MLX's own attention.
     let gathers = measured.place == Place::Cpu;
-    let wanted = Wanted { spec: args.kv_budget, batch: args.batch, step_tokens: args.prefill_chunk + args.batch, context, gathers };
+    let wanted = Wanted { spec: args.kv_budget, batch: args.batch, prefill_chunk: args.prefill_chunk, depth: args.depth, context, gathers };
     let memory = mlx::memory_left(measured.place).map_err(|e| format!("{}: --kv-budget: {e}", path.display()))?;
-    let terms = wanted.terms(&measured.config, measured.geometry.block_bytes(), memory.saturating_sub(measured.weight_bytes));
+    let terms = wanted.terms(&measured.config, &measured.geometry, memory.saturating_sub(measured.weight_bytes));
     let budget = terms.budget().map_err(|unfit| format!("{}: --kv-budget: {}", path.display(), budget::explain(unfit, &terms)))?;
     let head = format!("model      {}\n", path.display());
     Ok(head + &sums(&measured, memory, &terms, budget) + &table(&terms, budget.blocks, made_for))
@@ -55,13 +58,15 @@ fn sums(measured: &Measured, memory: u64, terms: &Terms, budget: Budget) -> Stri
     let both = |bytes: u64| format!("{} ({bytes} bytes)", mb(bytes));
     let place = if measured.place == Place::Gpu { "GPU" } else { "CPU" };
     let float = format!("{:?}", measured.float).to_lowercase();
-    let rows = [
+    let geometry = terms.geometry;
+    let mut rows = vec![
         ("weights", format!("{}, computed in {float} on the {place}", both(measured.weight_bytes))),
-        ("KV", format!("{} a token", both(measured.geometry.token_bytes()))),
-        ("block", format!("{} of {} tokens", both(terms.block_bytes), terms.block_tokens)),
+        ("KV", format!("{} a token", both(geometry.token_bytes()))),
+        ("block", format!("{} of {} tokens", both(geometry.block_bytes()), geometry.block_tokens())),
         ("usable", format!("{} = memory {} - weights {} - workspace {}", mb(terms.usable()), mb(memory), mb(measured.weight_bytes), mb(terms.workspace))),
-        ("KV budget", format!("{}, {} blocks: {}", both(u64::from(budget.blocks) * terms.block_bytes), budget.blocks, budget::reason(budget.why))),
+        ("KV budget", format!("{}, {} blocks: {}", both(terms.pool_bytes(budget.blocks)), budget.blocks, budget::reason(budget.why))),
     ];
+    rows.extend(budget::more(terms));
     rows.iter().map(|(name, text)| format!("{name:<11}{text}\n")).collect()
 }
 
@@ -71,7 +76,7 @@ fn table(terms: &Terms, blocks: u32, made_for: u32) -> String {
     for length in LENGTHS.into_iter().filter(|length| *length < made_for).chain([made_for]) {
         let (rows, bound) = terms.rows(blocks, length);
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{length:>9}  {:>12}  {rows:>4}  {}", terms.blocks_for(length), bound.name());
+        let _ = writeln!(text, "{length:>9}  {:>12}  {rows:>4}  {}", terms.blocks_at_once(length), bound.name());
     }
     text
 }
@@ -79,17 +84,38 @@ fn table(terms: &Terms, blocks: u32, made_for: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kv::{Elements, Geometry, Layer, Span};
+
+    fn geometry(span: Span) -> Geometry {
+        Geometry::new(vec![Layer { span, kv_heads: 1, head_dim: 2, elements: Elements::Dense { bytes: 2 } }], kv::BLOCK_TOKENS).expect("a layer with K and V")
+    }
+
+    fn terms(geometry: &Geometry) -> Terms<'_> {
+        Terms { spec: BudgetSpec::Auto, left: 0, workspace: 0, geometry, batch: 16, context: 4096, ahead: 1024 }
+    }
 
     #[test]
     fn the_table_goes_up_to_what_the_model_was_made_for() {
-        let terms = Terms { spec: BudgetSpec::Auto, left: 0, workspace: 0, block_bytes: 1, block_tokens: kv::BLOCK_TOKENS, batch: 16, context: 4096 };
+        let geometry = geometry(Span::Full);
         let expect = "
 positions  blocks a row  rows  bound by
       512            16    16  batch
      2048            64     4  budget
      8192           256     0  context
 ";
-        assert_eq!(table(&terms, 256, 8192), expect);
-        assert_eq!(table(&terms, 256, 300).lines().last(), Some("      300            10    16  batch"));
+        assert_eq!(table(&terms(&geometry), 256, 8192), expect);
+        assert_eq!(table(&terms(&geometry), 256, 300).lines().last(), Some("      300            10    16  batch"));
+    }
+
+    #[test]
+    fn a_row_takes_no_more_than_its_window() {
+        let geometry = geometry(Span::Window(256));
+        let expect = "
+positions  blocks a row  rows  bound by
+      512            16    16  batch
+     2048            42     6  budget
+     4096            42     6  budget
+";
+        assert_eq!(table(&terms(&geometry), 256, 4096), expect);
     }
 }

@@ -89,16 +89,12 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     served
 }
 
-/// Tokens of one packed step: a chunk beside a full batch.
-fn step_tokens(args: &Args) -> u32 {
-    args.prefill_chunk + args.batch
-}
-
 fn options(args: &Args) -> Options {
     Options {
         batch: args.batch,
         prefill_chunk: args.prefill_chunk,
-        step_tokens: step_tokens(args),
+        // A chunk beside a full batch.
+        step_tokens: args.prefill_chunk + args.batch,
         depth: args.depth,
         queue: args.queue,
         prefix_cache: !args.no_prefix_cache,
@@ -107,13 +103,14 @@ fn options(args: &Args) -> Options {
 }
 
 fn opener(args: &Args, path: PathBuf) -> actors::Opener {
-    let (spec, batch, step_tokens, context, deterministic) = (args.kv_budget, args.batch, step_tokens(args), args.context, args.deterministic);
+    let (spec, batch, prefill_chunk, depth) = (args.kv_budget, args.batch, args.prefill_chunk, args.depth);
+    let (context, deterministic) = (args.context, args.deterministic);
     let open = OpenOptions { path, name: args.name.clone(), device: args.placing.device(), dtype: args.placing.dtype() };
     Box::new(move || {
         let opened = Opened::open(&open)?;
         tracing::info!("{}", opened.route());
         let context = opened.context().min(context.unwrap_or(u32::MAX));
-        let blocks = budget::blocks(&opened, &Wanted { spec, batch, step_tokens, context, gathers: opened.gathers() }, &open.path)?;
+        let blocks = budget::blocks(&opened, &Wanted { spec, batch, prefill_chunk, depth, context, gathers: opened.gathers() }, &open.path)?;
         Ok(Box::new(opened.into_engine(blocks, context, deterministic)?) as Box<dyn Engine>)
     })
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub(crate) struct Bounds {
     /// Positions a sequence may have.
     pub(crate) context: u32,
-    /// Tokens that the whole KV budget holds.
+    /// Tokens that a row may come to with the whole KV budget for itself.
     pub(crate) pool_tokens: u64,
     pub(crate) vocab: u32,
 }

@@ -9,9 +9,10 @@ use crate::prompt;
 use crate::request::{Desk, Request};
 use crate::rows::RowStats;
 use crate::scheduling::Scheduling;
+use crate::start;
 use crate::stats::Stats;
 use actix::{Actor, Addr};
-use kv::{BLOCK_TOKENS, SeqId};
+use kv::SeqId;
 use metrics::{Metrics, Refusal};
 use models::engine::EngineInfo;
 use models::text::Text;
@@ -85,7 +86,7 @@ impl Service {
             context_length: info.context,
         };
         let desk = Desk {
-            bounds: Bounds { context: info.context, pool_tokens: u64::from(info.blocks) * u64::from(BLOCK_TOKENS), vocab: info.vocab },
+            bounds: Bounds { context: info.context, pool_tokens: start::limits(&options, &info).row_tokens_max(), vocab: info.vocab },
             model: info.name.clone(),
             stop_ids: setup.text.stop_ids().into(),
             text: setup.text,

@@ -115,7 +115,8 @@ impl Room {
     }
 }
 
-fn limits(options: &Options, info: &EngineInfo) -> scheduler::Limits {
+/// What the scheduler is bound by.
+pub(crate) fn limits(options: &Options, info: &EngineInfo) -> scheduler::Limits {
     scheduler::Limits {
         batch: options.batch,
         prefill_chunk: options.prefill_chunk,
@@ -127,5 +128,6 @@ fn limits(options: &Options, info: &EngineInfo) -> scheduler::Limits {
         pool_tokens: u64::from(info.blocks) * u64::from(BLOCK_TOKENS),
         block_tokens: BLOCK_TOKENS,
         prefix_cache: options.prefix_cache,
+        window: info.window,
     }
 }

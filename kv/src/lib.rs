@@ -5,7 +5,7 @@
 //! - [`step`]: ids, and what a step is: rows, tokens, blocks.
 //! - [`settle`]: what the scheduler asks of the pool, and what it gets.
 //! - [`pool`]: who holds which block; the prefix index; eviction.
-//! - [`geometry`]: bytes of a block, from the model's layers.
+//! - [`geometry`]: bytes of a block and of a row's state, from the model's layers. [`window`]: what lies behind, where every layer looks back so far only.
 //! - [`budget`]: the byte budget as people write it. [`fit`]: what it is worth in blocks and rows.
 //! - [`invariants`]: what always holds, by name.
 
@@ -18,10 +18,12 @@ pub mod invariants;
 pub mod pool;
 pub mod settle;
 pub mod step;
+pub mod window;
 
 pub use budget::BudgetSpec;
-pub use geometry::{Geometry, Layer, Span};
+pub use geometry::{Elements, Geometry, Layer, Span};
 pub use invariants::{Invariant, Violation};
 pub use pool::{Pool, PoolConfig};
 pub use settle::{Grant, Ledger, Settled, Want, Wants};
 pub use step::{BLOCK_TOKENS, BlockId, Draw, Input, RowFault, RowResult, Sampling, SeqId, Step, StepDone, StepId, StepRow};
+pub use window::{Window, blocks_at_once};

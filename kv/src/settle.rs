@@ -1,6 +1,7 @@
 //! What the scheduler asks of the pool in one turn, and what it gets: in order, whole or not at all (K5).
 
 use crate::step::{BlockId, SeqId, StepId};
+use crate::window::Window;
 use std::sync::Arc;
 
 /// One wish. Releases come first in a list, then growth (oldest row first), then admissions.
@@ -10,12 +11,16 @@ pub enum Want {
     Release { seq: SeqId, after: Option<StepId> },
     /// `tokens` are the ids at the next computed positions of `seq` (their K and V are written): full blocks enter the prefix index.
     Seal { seq: SeqId, tokens: Vec<u32> },
+    /// Positions of `seq` below `tokens`, all of them sealed, are read by no step after `after`: the whole blocks below go back, held
+    /// until that step is done, and [`BlockId`] 0 stands for them in the row's table.
+    Behind { seq: SeqId, tokens: u32, after: Option<StepId> },
     /// Room for `tokens` tokens in total.
     Grow { seq: SeqId, tokens: u32 },
     /// A new row: share the longest cached prefix of `prompt` (never all of it) and reserve room for `chunk` more tokens, or for
     /// all if fewer. Granted only if the whole prompt would fit now with `spare` blocks left over, so that rows which run already
-    /// can grow without preempting this one at once.
-    Admit { seq: SeqId, prompt: Arc<[u32]>, chunk: u32, spare: u32 },
+    /// can grow without preempting this one at once. With a `window`, blocks of the prefix that lie behind it are not taken, and the
+    /// prompt would fit if as many blocks are there as it holds at one time.
+    Admit { seq: SeqId, prompt: Arc<[u32]>, chunk: u32, spare: u32, window: Option<Window> },
     /// What was sealed for `seq` is not to be reused (its numbers went bad): its blocks leave the prefix index.
     Forget { seq: SeqId },
     /// Steps up to this one are done: what was held for them is free.
@@ -38,7 +43,7 @@ pub enum Grant {
     Noted,
     /// Blocks to append to the row's table, and copies to make first.
     Grown { new: Vec<BlockId>, copies: Vec<(BlockId, BlockId)> },
-    /// The row's table; its first `cached` tokens are there already.
+    /// The row's table; its first `cached` tokens are there already. Block 0 stands for what lies behind the row's window.
     Admitted { cached: u32, table: Vec<BlockId>, copies: Vec<(BlockId, BlockId)> },
 }
 

@@ -9,7 +9,8 @@ pub const BLOCK_TOKENS: u32 = 32;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SeqId(pub u64);
 
-/// A block of the pool, `1..=blocks`. Block 0 is never handed out: it stays zero on the device, and padding reads it.
+/// A block of the pool, `1..=blocks`. Block 0 is never handed out: it stays zero on the device, padding reads it, and in a row's
+/// table it stands for what lies behind the row's window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct BlockId(pub u32);
 
@@ -66,7 +67,7 @@ pub struct StepRow {
     pub input: Input,
     /// Position of the first input token, counted from the start of the sequence.
     pub start: u32,
-    /// Blocks that hold positions `0 .. start + input.count()`, in order.
+    /// Blocks that hold positions `0 .. start + input.count()`, in order; block 0 where the row's window reads no position any more.
     pub table: Vec<BlockId>,
     /// None while the prompt is not at its end.
     pub draw: Option<Draw>,

@@ -1,15 +1,18 @@
 //! The pool against a naive one that counts everything from scratch, after every event. The naive pool knows what every block
-//! holds on the device: for each slot, the whole prefix that its K and V were computed from.
+//! holds on the device: for each slot, the whole prefix that its K and V were computed from, and by whom.
 
 #![allow(clippy::unwrap_used)]
 
-use kv::{BlockId, Grant, Pool, PoolConfig, SeqId, Settled, StepId, Want, Wants};
+use kv::{BlockId, Grant, Pool, PoolConfig, SeqId, Settled, StepId, Want, Wants, Window, blocks_at_once};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 const BLOCK_TOKENS: u32 = 4;
+const CHUNK_MAX: u32 = 12;
+/// Stands in tables for what lies behind.
+const NOBODYS: BlockId = BlockId(0);
 
 #[derive(Debug, Clone)]
 enum Op {
@@ -20,6 +23,7 @@ enum Op {
         own: Vec<u32>,
         chunk: u32,
         spare: u32,
+        window: Option<u32>,
     },
     Grow {
         row: usize,
@@ -29,6 +33,12 @@ enum Op {
     Seal {
         row: usize,
         most: u32,
+    },
+    /// All but the last so many of the sealed positions lie behind.
+    Behind {
+        row: usize,
+        keep: u32,
+        held: bool,
     },
     Release {
         row: usize,
@@ -45,11 +55,12 @@ enum Op {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    let admit = (0..2u32, 0..20u32, prop::collection::vec(0..2u32, 0..9), 1..12u32, 0..4u32);
+    let admit = (0..2u32, 0..20u32, prop::collection::vec(0..2u32, 0..9), 1..CHUNK_MAX, 0..4u32, prop::option::of(1..20u32));
     prop_oneof![
-        8 => admit.prop_map(|(text, common, own, chunk, spare)| Op::Admit { text, common, own, chunk, spare }),
+        8 => admit.prop_map(|(text, common, own, chunk, spare, window)| Op::Admit { text, common, own, chunk, spare, window }),
         6 => (0..8usize, 1..9u32).prop_map(|(row, by)| Op::Grow { row, by }),
         12 => (0..8usize, 1..16u32).prop_map(|(row, most)| Op::Seal { row, most }),
+        5 => (0..8usize, 0..9u32, any::<bool>()).prop_map(|(row, keep, held)| Op::Behind { row, keep, held }),
         5 => (0..8usize, any::<bool>()).prop_map(|(row, held)| Op::Release { row, held }),
         1 => (0..8usize).prop_map(|row| Op::Forget { row }),
         5 => (0..2u64).prop_map(|ago| Op::Done { ago }),
@@ -70,8 +81,10 @@ struct Naive {
     blocks: u32,
     prefix_cache: bool,
     rows: BTreeMap<SeqId, Row>,
-    /// By block and slot: the prefix that ends there.
-    slots: BTreeMap<(BlockId, u32), Vec<u32>>,
+    /// By block and slot: who wrote it, and the prefix that ends there.
+    slots: BTreeMap<(BlockId, u32), (SeqId, Vec<u32>)>,
+    /// Whose numbers went bad.
+    bad: BTreeSet<SeqId>,
     held_until: BTreeMap<BlockId, StepId>,
     launched: u64,
     done: StepId,
@@ -80,7 +93,7 @@ struct Naive {
 
 impl Naive {
     fn used(&self) -> BTreeSet<BlockId> {
-        self.rows.values().flat_map(|row| row.table.iter().chain(&row.source)).copied().collect()
+        self.rows.values().flat_map(|row| row.table.iter().chain(&row.source)).copied().filter(|block| *block != NOBODYS).collect()
     }
 
     fn held(&self) -> BTreeSet<BlockId> {
@@ -105,6 +118,19 @@ impl Naive {
         Ok(())
     }
 
+    /// No table names these any more; a step in flight may.
+    fn let_go(&mut self, blocks: impl Iterator<Item = BlockId>, held: bool) -> Option<StepId> {
+        let after = held.then(|| {
+            self.launched += 1;
+            StepId(self.launched)
+        });
+        for block in blocks {
+            let until = self.held_until.entry(block).or_insert(StepId(0));
+            *until = (*until).max(after.unwrap_or(StepId(0)));
+        }
+        after
+    }
+
     fn pick(&self, row: usize) -> Option<SeqId> {
         self.rows.keys().nth(row % self.rows.len().max(1)).copied()
     }
@@ -114,15 +140,16 @@ fn settle(pool: &mut Pool, want: Want) -> Settled {
     pool.settle(Wants { turn: 7, list: vec![want] })
 }
 
-fn admit(pool: &mut Pool, naive: &mut Naive, prompt: Vec<u32>, chunk: u32, spare: u32) -> Result<(), TestCaseError> {
+fn admit(pool: &mut Pool, naive: &mut Naive, prompt: Vec<u32>, (chunk, spare): (u32, u32), window: Option<u32>) -> Result<(), TestCaseError> {
     let seq = SeqId(naive.next);
     naive.next += 1;
     let shared: Arc<[u32]> = prompt.clone().into();
-    let settled = settle(pool, Want::Admit { seq, prompt: shared, chunk, spare });
-    let whole = (prompt.len() as u32).div_ceil(BLOCK_TOKENS);
+    let window = window.map(|tokens| Window { tokens, ahead: CHUNK_MAX });
+    let settled = settle(pool, Want::Admit { seq, prompt: shared, chunk, spare, window });
+    let whole = |given_up| blocks_at_once(window, BLOCK_TOKENS, prompt.len() as u32, given_up);
     let Some(Grant::Admitted { cached, table, copies }) = settled.grants.first().cloned() else {
         prop_assert!(settled.grants.is_empty());
-        prop_assert!(whole + spare > naive.available(), "refused what would fit without any sharing");
+        prop_assert!(whole(0) + spare > naive.available(), "refused what would fit without any sharing");
         return Ok(());
     };
     prop_assert!(cached < prompt.len() as u32, "nothing is left to compute");
@@ -130,21 +157,28 @@ fn admit(pool: &mut Pool, naive: &mut Naive, prompt: Vec<u32>, chunk: u32, spare
     let granted = (cached + chunk).min(prompt.len() as u32).div_ceil(BLOCK_TOKENS);
     prop_assert_eq!(table.len() as u32, granted);
     let full = (cached / BLOCK_TOKENS) as usize;
-    let (kept, new) = table.split_at(full);
+    let read_from = window.map_or(0, |window| (cached + 1).saturating_sub(window.tokens));
+    let (behind, mine) = table.split_at((read_from / BLOCK_TOKENS) as usize);
+    let (kept, new) = mine.split_at(full - behind.len());
+    prop_assert!(behind.iter().all(|block| *block == NOBODYS) && !kept.contains(&NOBODYS), "{:?} is read from {}", table, read_from);
     naive.check_new(new)?;
     let left: BTreeSet<_> = naive.used().into_iter().chain(naive.held()).chain(kept.iter().copied()).collect();
-    prop_assert!(whole - full as u32 + spare <= naive.blocks - left.len() as u32, "no room for the whole prompt and the spare");
+    let more = (whole(behind.len() as u32).saturating_sub(kept.len() as u32)).max(new.len() as u32);
+    prop_assert!(more + spare <= naive.blocks - left.len() as u32, "no room for the whole prompt and the spare");
     for &(from, to) in &copies {
         prop_assert_eq!(to, table[full]);
         for slot in 0..BLOCK_TOKENS {
             let copy = naive.slots.get(&(from, slot)).cloned();
-            prop_assert!(copy.is_some(), "{:?} was never written", from);
-            naive.slots.insert((to, slot), copy.unwrap());
+            prop_assert!(copy.as_ref().is_some_and(|(by, _)| !naive.bad.contains(by)), "{:?} was never written, or is bad", from);
+            // From here on it is the row's own.
+            naive.slots.insert((to, slot), (seq, copy.unwrap().1));
         }
     }
-    for position in 0..cached {
+    for position in behind.len() as u32 * BLOCK_TOKENS..cached {
         let at = (table[(position / BLOCK_TOKENS) as usize], position % BLOCK_TOKENS);
-        prop_assert_eq!(naive.slots.get(&at).map(Vec::as_slice), Some(&prompt[..=position as usize]));
+        let found = naive.slots.get(&at);
+        prop_assert_eq!(found.map(|(_, prefix)| prefix.as_slice()), Some(&prompt[..=position as usize]));
+        prop_assert!(found.is_some_and(|(by, _)| !naive.bad.contains(by)), "{:?} is bad", at);
     }
     prop_assert_eq!(copies.len() == 1, cached % BLOCK_TOKENS != 0);
     let source = copies.first().map(|copy| copy.0);
@@ -175,7 +209,7 @@ fn seal(pool: &mut Pool, naive: &mut Naive, seq: SeqId, most: u32) {
     }
     for position in row.sealed..end {
         let at = (row.table[(position / BLOCK_TOKENS) as usize], position % BLOCK_TOKENS);
-        naive.slots.insert(at, row.tokens[..=position as usize].to_vec());
+        naive.slots.insert(at, (seq, row.tokens[..=position as usize].to_vec()));
     }
     let tokens = row.tokens[row.sealed as usize..end as usize].to_vec();
     (row.sealed, row.source) = (end, None);
@@ -184,25 +218,28 @@ fn seal(pool: &mut Pool, naive: &mut Naive, seq: SeqId, most: u32) {
 
 fn release(pool: &mut Pool, naive: &mut Naive, seq: SeqId, held: bool) {
     let row = naive.rows.remove(&seq).unwrap();
-    let after = held.then(|| {
-        naive.launched += 1;
-        StepId(naive.launched)
-    });
-    for block in row.table.iter().chain(&row.source) {
-        let until = naive.held_until.entry(*block).or_insert(StepId(0));
-        *until = (*until).max(after.unwrap_or(StepId(0)));
-    }
+    let blocks = row.table.into_iter().chain(row.source).filter(|block| *block != NOBODYS);
+    let after = naive.let_go(blocks, held);
     settle(pool, Want::Release { seq, after });
+}
+
+fn behind(pool: &mut Pool, naive: &mut Naive, seq: SeqId, keep: u32, held: bool) {
+    let row = naive.rows.get_mut(&seq).unwrap();
+    let tokens = row.sealed.saturating_sub(keep);
+    let places = row.table[..(tokens / BLOCK_TOKENS) as usize].iter_mut();
+    let blocks: Vec<BlockId> = places.map(|place| std::mem::replace(place, NOBODYS)).filter(|block| *block != NOBODYS).collect();
+    let after = naive.let_go(blocks.into_iter(), held);
+    settle(pool, Want::Behind { seq, tokens, after });
 }
 
 fn apply(pool: &mut Pool, naive: &mut Naive, op: &Op) -> Result<(), TestCaseError> {
     let row = |naive: &Naive, row: usize| naive.pick(row);
     match op {
-        Op::Admit { text, common, own, chunk, spare } => {
+        Op::Admit { text, common, own, chunk, spare, window } => {
             let mut prompt: Vec<u32> = (0..*common).map(|i| (i * 5 + text) % 3).collect();
             prompt.extend(own);
             if !prompt.is_empty() {
-                admit(pool, naive, prompt, *chunk, *spare)?;
+                admit(pool, naive, prompt, (*chunk, *spare), *window)?;
             }
         }
         Op::Grow { row: at, by } => {
@@ -216,6 +253,11 @@ fn apply(pool: &mut Pool, naive: &mut Naive, op: &Op) -> Result<(), TestCaseErro
                 seal(pool, naive, seq, *most);
             }
         }
+        Op::Behind { row: at, keep, held } => {
+            if let Some(seq) = row(naive, *at) {
+                behind(pool, naive, seq, *keep, *held);
+            }
+        }
         Op::Release { row: at, held } => {
             if let Some(seq) = row(naive, *at) {
                 release(pool, naive, seq, *held);
@@ -224,6 +266,7 @@ fn apply(pool: &mut Pool, naive: &mut Naive, op: &Op) -> Result<(), TestCaseErro
         Op::Forget { row: at } => {
             if let Some(seq) = row(naive, *at) {
                 settle(pool, Want::Forget { seq });
+                naive.bad.insert(seq);
                 // Like a row whose numbers went bad: it ends, and was the last to touch its blocks.
                 release(pool, naive, seq, false);
             }
@@ -266,6 +309,7 @@ proptest! {
             prefix_cache,
             rows: BTreeMap::new(),
             slots: BTreeMap::new(),
+            bad: BTreeSet::new(),
             held_until: BTreeMap::new(),
             launched: 0,
             done: StepId(0),

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use kv::{BlockId, Grant, Ledger, Pool, PoolConfig, SeqId, StepId, Want, Wants};
+use kv::{BlockId, Grant, Ledger, Pool, PoolConfig, SeqId, StepId, Want, Wants, Window};
 
 const SIZE: u32 = 4;
 
@@ -24,7 +24,7 @@ impl Desk {
 
     /// Admits the whole prompt: cached tokens, table and copies, if it fits.
     fn admit(&mut self, seq: u64, prompt: &[u32], spare: u32) -> Option<Admission> {
-        let want = Want::Admit { seq: SeqId(seq), prompt: prompt.into(), chunk: u32::MAX, spare };
+        let want = Want::Admit { seq: SeqId(seq), prompt: prompt.into(), chunk: u32::MAX, spare, window: None };
         match self.settle(vec![want]).pop()? {
             Grant::Admitted { cached, table, copies } => Some((cached, table, copies)),
             other => panic!("{other:?}"),
@@ -62,7 +62,7 @@ fn text(number: u32, count: u32) -> Vec<u32> {
 #[test]
 fn a_list_is_settled_in_order_up_to_the_first_shortfall() {
     let mut desk = Desk::new(4);
-    let admit = |seq, tokens| Want::Admit { seq: SeqId(seq), prompt: text(seq as u32, tokens).into(), chunk: 99, spare: 0 };
+    let admit = |seq, tokens| Want::Admit { seq: SeqId(seq), prompt: text(seq as u32, tokens).into(), chunk: 99, spare: 0, window: None };
     let grow = |seq, tokens| Want::Grow { seq: SeqId(seq), tokens };
     // Two blocks, then five are wanted where two are left; the release behind it is not looked at.
     let list = vec![admit(1, 8), grow(1, 28), Want::Release { seq: SeqId(1), after: None }];
@@ -88,7 +88,7 @@ fn growth_within_a_block_costs_nothing() {
 #[test]
 fn an_admission_reserves_a_chunk_and_looks_at_the_whole() {
     let mut desk = Desk::new(10);
-    let want = |chunk, spare| Want::Admit { seq: SeqId(1), prompt: text(1, 32).into(), chunk, spare };
+    let want = |chunk, spare| Want::Admit { seq: SeqId(1), prompt: text(1, 32).into(), chunk, spare, window: None };
     assert_eq!(desk.settle(vec![want(8, 3)]).len(), 0, "8 blocks in all, and 3 to spare, of 10");
     let grants = desk.settle(vec![want(8, 2)]);
     let [Grant::Admitted { cached: 0, table, .. }] = &grants[..] else { panic!("{grants:?}") };
@@ -153,7 +153,7 @@ fn eviction_takes_the_least_recently_used_chain_from_its_tail() {
     let cached = |desk: &mut Desk, n: u32| {
         // A chunk of one token: looking evicts nothing.
         let prompt = [text(n, 12), text(8, 1)].concat().into();
-        let grants = desk.settle(vec![Want::Admit { seq: SeqId(50), prompt, chunk: 1, spare: 0 }]);
+        let grants = desk.settle(vec![Want::Admit { seq: SeqId(50), prompt, chunk: 1, spare: 0, window: None }]);
         let [Grant::Admitted { cached, .. }] = grants[..] else { panic!("{grants:?}") };
         desk.settle(vec![Want::Release { seq: SeqId(50), after: None }]);
         cached
@@ -204,6 +204,81 @@ fn what_is_forgotten_is_not_shared() {
 }
 
 #[test]
+fn what_lies_behind_goes_back_and_can_be_shared() {
+    let mut desk = Desk::new(8);
+    let (_, table, _) = desk.admit(1, &text(1, 18), 0).unwrap();
+    desk.seal(1, &text(1, 14));
+    let behind = |desk: &mut Desk, tokens, after: Option<u64>| {
+        desk.settle(vec![Want::Behind { seq: SeqId(1), tokens, after: after.map(StepId) }]);
+        desk.shape()
+    };
+    assert_eq!(behind(&mut desk, 3, None), [5, 0, 0, 3], "no whole block");
+    assert_eq!(behind(&mut desk, 7, None), [4, 1, 0, 3]);
+    assert_eq!(behind(&mut desk, 12, Some(3)), [2, 1, 2, 3], "a step in flight reads two of them");
+    assert_eq!(behind(&mut desk, 4, None), [2, 1, 2, 3], "given up already");
+    desk.settle(vec![Want::Done { step: StepId(3) }]);
+    assert_eq!(desk.shape(), [2, 3, 0, 3]);
+    // Another row finds them; what the first one computes goes on where it was.
+    assert_eq!(desk.admit(2, &text(1, 13), 0).unwrap().1[..3], table[..3]);
+    desk.seal(1, &text(1, 18)[14..]);
+    desk.release(1, None);
+    desk.release(2, None);
+    assert_eq!(desk.shape(), [0, 4, 0, 4]);
+    assert_eq!(desk.admit(3, &text(1, 18), 0).unwrap().0, 16);
+}
+
+#[test]
+fn a_row_takes_no_cached_block_that_its_window_does_not_read() {
+    let window = |tokens| Some(Window { tokens, ahead: 8 });
+    let zeros = |table: &[BlockId]| table.iter().filter(|block| block.0 == 0).count();
+    // The first token that is computed is at 16, or, in a copy, at 19.
+    for (prompt, tokens, behind) in [(18, 1, 4), (18, 4, 3), (18, 5, 3), (18, 6, 2), (18, 17, 0), (20, 1, 4), (20, 5, 3), (20, 20, 0)] {
+        let mut desk = Desk::new(8);
+        let first = desk.cache(1, &text(1, prompt));
+        let want = Want::Admit { seq: SeqId(2), prompt: text(1, prompt).into(), chunk: 99, spare: 0, window: window(tokens) };
+        let grants = desk.settle(vec![want]);
+        let [Grant::Admitted { cached, table, .. }] = &grants[..] else { panic!("{grants:?}") };
+        let shared = (*cached / SIZE) as usize;
+        assert_eq!(
+            (*cached, zeros(table), &table[behind..shared]),
+            (prompt - prompt % 4 - u32::from(prompt == 20), behind, &first[behind..shared]),
+            "window {tokens}"
+        );
+    }
+}
+
+#[test]
+fn a_prompt_longer_than_the_pool_fits_by_its_window() {
+    // 6 + 4 tokens in 3 blocks, and 2 more.
+    let window = Some(Window { tokens: 6, ahead: 4 });
+    for (blocks, window, fits) in [(5, window, true), (4, window, false), (5, None, false), (25, None, true)] {
+        let mut desk = Desk::new(blocks);
+        let want = Want::Admit { seq: SeqId(1), prompt: text(1, 100).into(), chunk: 4, spare: 0, window };
+        assert_eq!(desk.settle(vec![want]).len(), usize::from(fits), "{blocks} blocks");
+    }
+}
+
+#[test]
+fn what_lies_behind_is_forgotten_with_the_row() {
+    let mut desk = Desk::new(8);
+    desk.admit(1, &text(1, 13), 0).unwrap();
+    desk.seal(1, &text(1, 13));
+    desk.settle(vec![Want::Behind { seq: SeqId(1), tokens: 12, after: None }]);
+    assert_eq!(desk.shape(), [1, 3, 0, 4]);
+    desk.settle(vec![Want::Forget { seq: SeqId(1) }, Want::Release { seq: SeqId(1), after: None }]);
+    assert_eq!((desk.shape(), desk.admit(2, &text(1, 13), 0).unwrap().0), ([0, 0, 0, 8], 0));
+}
+
+#[test]
+#[should_panic(expected = "gives up position 5 of 4 that are computed")]
+fn what_is_not_computed_yet_cannot_lie_behind() {
+    let mut desk = Desk::new(4);
+    desk.admit(1, &text(1, 8), 0).unwrap();
+    desk.seal(1, &text(1, 4));
+    desk.settle(vec![Want::Behind { seq: SeqId(1), tokens: 5, after: None }]);
+}
+
+#[test]
 fn void_frees_everything() {
     let mut desk = Desk::new(8);
     desk.cache(1, &text(1, 8));
@@ -219,7 +294,8 @@ fn unknown_rows_are_released_and_sealed_without_harm() {
     let mut desk = Desk::new(2);
     desk.release(9, Some(1));
     desk.seal(9, &[1, 2, 3]);
-    desk.settle(vec![Want::Forget { seq: SeqId(9) }, Want::Done { step: StepId(100) }]);
+    let behind = Want::Behind { seq: SeqId(9), tokens: 7, after: None };
+    desk.settle(vec![behind, Want::Forget { seq: SeqId(9) }, Want::Done { step: StepId(100) }]);
     assert_eq!(desk.shape(), [0, 0, 0, 2]);
 }
 

@@ -5,7 +5,7 @@
 use crate::engine::EngineError;
 use crate::plain::{self, one_line};
 use crate::rope;
-use kv::{Geometry, Layer, Span};
+use kv::{Elements, Geometry, Layer, Span};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -235,7 +235,8 @@ impl Config {
     pub fn geometry(&self, element_bytes: u32) -> Geometry {
         let (kv_heads, head_dim) = (self.kv_heads as u32, self.head_dim as u32);
         let span = |window: &Option<usize>| window.map_or(Span::Full, |w| Span::Window(w as u32));
-        let layers = self.windows.iter().map(|window| Layer { span: span(window), kv_heads, head_dim, element_bytes }).collect();
+        let elements = Elements::Dense { bytes: element_bytes };
+        let layers = self.windows.iter().map(|window| Layer { span: span(window), kv_heads, head_dim, elements }).collect();
         Geometry::new(layers, kv::BLOCK_TOKENS).expect("a checked config has layers, and each has K and V")
     }
 

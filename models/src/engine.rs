@@ -28,6 +28,9 @@ pub struct EngineInfo {
     /// Blocks in the pool: the byte budget over `block_bytes`.
     pub blocks: u32,
     pub block_bytes: u64,
+    /// Positions that a query sees in the layer that sees most, if every layer has a window: a row's table may have block 0 for what
+    /// lies behind.
+    pub window: Option<u32>,
     /// Weights in memory.
     pub weight_bytes: u64,
     pub dtype: String,

@@ -7,7 +7,7 @@ use crate::model::{Model, failed};
 use crate::packing::Packing;
 use crate::sample;
 use crate::weights::{self, Float};
-use kv::{Draw, RowFault, RowResult, SeqId, Step, StepDone, StepId};
+use kv::{Draw, Geometry, RowFault, RowResult, SeqId, Step, StepDone, StepId};
 use mlx_rs::transforms::async_eval;
 use mlx_rs::{Array, ops};
 use std::collections::VecDeque;
@@ -74,9 +74,9 @@ impl Opened {
         Ok(Opened { model, name: o.name.clone().unwrap_or_else(|| name_of(&o.path)), place })
     }
 
-    /// Bytes of one block of 32 tokens, over all layers.
-    pub fn block_bytes(&self) -> u64 {
-        self.model.block_bytes()
+    /// What its K and V take.
+    pub fn geometry(&self) -> Geometry {
+        self.model.geometry()
     }
 
     pub fn weight_bytes(&self) -> u64 {
@@ -129,6 +129,7 @@ impl Opened {
             vocab: self.model.config.vocab as u32,
             blocks,
             block_bytes: self.model.block_bytes(),
+            window: self.model.geometry().window(),
             weight_bytes: self.model.weight_bytes(),
             dtype: format!("{:?}", self.model.dtype()).to_lowercase(),
             device: if self.place == Place::Gpu { "gpu".to_owned() } else { "cpu".to_owned() },

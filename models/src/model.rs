@@ -6,11 +6,11 @@ use crate::engine::EngineError;
 use crate::families::Llama;
 use crate::kernels::{Between, Kernels, Needs, Paged, Spec};
 use crate::mlx::{Place, Res};
-use crate::packing::{Packing, Token};
+use crate::packing::{self, Packing, Token};
 use crate::rope::Rope;
 use crate::tiles;
 use crate::weights::{Loader, Source};
-use kv::{BlockId, Input, SeqId, Step, StepId, StepRow};
+use kv::{BlockId, Geometry, Input, SeqId, Step, StepId, StepRow};
 use mlx_rs::ops::indexing::{IndexOp, take_axis};
 use mlx_rs::{Array, Dtype, ops};
 use std::iter::repeat_n;
@@ -27,6 +27,8 @@ pub struct Model {
     /// The kernel that decode rows are sent to.
     paged: Option<Rc<Paged>>,
     route: String,
+    /// Of the layer that sees most, if every layer has one.
+    window: Option<u32>,
     /// Some: every pass has this many tokens.
     width: Option<u32>,
 }
@@ -52,7 +54,8 @@ impl Model {
         let Kernels { paged, between, route } = kernels(&config, &rope, family.dtype(), place);
         family.launch_between(between);
         let pool = Pool::new(shape, 0, family.dtype(), paged.clone()).map_err(failed)?;
-        Ok(Model { config, family, rope, pool, place, paged, route, width: None })
+        let window = config.geometry(element_bytes(family.dtype())).window();
+        Ok(Model { config, family, rope, pool, place, paged, route, window, width: None })
     }
 
     /// How decode rows read their keys and which kernels serve beside, in one line, and why not otherwise.
@@ -78,13 +81,14 @@ impl Model {
         Ok(())
     }
 
+    /// What its K and V take.
+    pub fn geometry(&self) -> Geometry {
+        self.config.geometry(element_bytes(self.family.dtype()))
+    }
+
     /// Bytes of one block over all layers.
     pub fn block_bytes(&self) -> u64 {
-        let element = match self.family.dtype() {
-            Dtype::Float32 => 4,
-            _ => 2,
-        };
-        self.config.geometry(element).block_bytes()
+        self.geometry().block_bytes()
     }
 
     pub fn weight_bytes(&self) -> u64 {
@@ -97,6 +101,7 @@ impl Model {
 
     /// Lays a step out as one packed pass, or as passes that keep their shape. `previous` are the rows that the step before drew for.
     pub fn passes(&self, step: &Step, previous: &[SeqId]) -> Result<Vec<Packing>, EngineError> {
+        step.rows.iter().try_for_each(|row| packing::check_window(row, self.window)).map_err(EngineError::Step)?;
         let place = |row: &StepRow| previous.iter().position(|s| *s == row.seq).map(|i| i as u32);
         let passes = match self.width {
             None => Packing::of(step, place).map(|p| vec![p]),
@@ -176,6 +181,13 @@ impl Model {
     }
 }
 
+fn element_bytes(dtype: Dtype) -> u32 {
+    match dtype {
+        Dtype::Float32 => 4,
+        _ => 2,
+    }
+}
+
 fn shape(c: &Config, place: Place) -> Shape {
     Shape { heads: c.heads as i32, kv_heads: c.kv_heads as i32, head_dim: c.head_dim as i32, windows: c.windows.clone(), place }
 }
@@ -203,4 +215,71 @@ fn ids(tokens: &[Token], previous: Option<&Array>) -> Res<Array> {
 /// An MLX error during a step or load.
 pub(crate) fn failed(e: mlx_rs::error::Exception) -> EngineError {
     EngineError::Step(e.what().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::logits;
+    use crate::weights::{self, Float};
+    use std::path::Path;
+
+    fn model(windows: &[Option<usize>], deterministic: bool) -> Model {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tiny/qwen3_qknorm");
+        let (mut config, source) = weights::open(&dir).unwrap();
+        config.windows = windows.iter().cycle().take(config.layers).copied().collect();
+        let mut model = Model::load(config, source.as_ref(), Some(Float::F32), Place::Cpu).unwrap();
+        model.make_pool(16).unwrap();
+        if deterministic {
+            model.keep_shape().unwrap();
+        }
+        model
+    }
+
+    fn ids(seq: u64, from: u32, count: u32) -> Input {
+        Input::Tokens((from..from + count).map(|i| (i * 7 + 3 * seq as u32) % 61).collect())
+    }
+
+    fn row(seq: u64, start: u32, count: u32, table: &[u32]) -> StepRow {
+        StepRow { seq: SeqId(seq), input: ids(seq, start, count), start, table: table.iter().map(|b| BlockId(*b)).collect(), draw: None }
+    }
+
+    fn step(rows: Vec<StepRow>) -> Step {
+        Step { id: StepId(1), copies: Vec::new(), rows }
+    }
+
+    /// A chunk, and then a token, of a row that has given up what lies behind its window, beside one that has not, with the bits that
+    /// they have where every block is there.
+    #[test]
+    fn what_lies_behind_the_window_is_not_read() {
+        let _turn = crate::mlx::turn();
+        for deterministic in [false, true] {
+            let mut model = model(&[Some(40), Some(25)], deterministic);
+            logits(&mut model, &step(vec![row(1, 0, 150, &[1, 2, 3, 4, 5]), row(2, 0, 20, &[9])])).unwrap();
+            for (start, count) in [(150, 10), (160, 1)] {
+                let mut with = |table: &[u32]| logits(&mut model, &step(vec![row(1, start, count, table), row(2, 20, 1, &[9])])).unwrap();
+                let whole = with(&[1, 2, 3, 4, 5, 6][..(start + count).div_ceil(32) as usize]);
+                // The first position that is read is 111, and then 121: of the fourth block.
+                let behind = with(&[0, 0, 0, 4, 5, 6][..(start + count).div_ceil(32) as usize]);
+                assert_eq!(whole, behind, "{count} tokens at {start}, deterministic {deterministic}");
+                assert!(whole[0].iter().all(|z| z.is_finite()));
+            }
+        }
+    }
+
+    #[test]
+    fn block_0_within_a_window_is_refused() {
+        let _turn = crate::mlx::turn();
+        let rows: [(&[Option<usize>], &[u32]); 4] = [
+            (&[Some(40), Some(25)], &[0, 0, 0, 0, 5]),
+            (&[Some(40), Some(25)], &[0, 0, 0, 4, 0]),
+            (&[Some(40), None], &[0, 0, 0, 4, 5]),
+            (&[None], &[0, 2, 3, 4, 5]),
+        ];
+        for (windows, table) in rows {
+            let refused = model(windows, false).passes(&step(vec![row(7, 150, 10, table)]), &[]).unwrap_err();
+            assert!(refused.to_string().contains("row 7 would use block 0"), "{windows:?}: {refused}");
+        }
+        assert!(model(&[Some(40)], false).passes(&step(vec![row(7, 150, 10, &[0, 0, 0, 4, 5])]), &[]).is_ok());
+    }
 }

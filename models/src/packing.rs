@@ -130,6 +130,15 @@ pub(crate) fn check(row: &StepRow) -> Result<(), String> {
     Ok(())
 }
 
+/// Block 0 may stand in a row's table only for what no layer reads: whole blocks behind the largest window, if all layers have one.
+pub(crate) fn check_window(row: &StepRow, window: Option<u32>) -> Result<(), String> {
+    let read_from = window.map_or(0, |window| row.start.saturating_add(1).saturating_sub(window));
+    match (0..).zip(&row.table).skip((read_from / BLOCK_TOKENS) as usize).find(|(_, block)| block.0 == 0) {
+        None => Ok(()),
+        Some((place, _)) => Err(format!("row {} would use block 0 at position {}", row.seq.0, place * BLOCK_TOKENS)),
+    }
+}
+
 pub(crate) fn slots(row: &StepRow, positions: std::ops::Range<u32>) -> impl Iterator<Item = u32> {
     positions.map(|p| row.table[(p / BLOCK_TOKENS) as usize].0 * BLOCK_TOKENS + p % BLOCK_TOKENS)
 }

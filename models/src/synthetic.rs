@@ -50,6 +50,7 @@ impl Synthetic {
             vocab: shape.vocab,
             blocks: shape.blocks,
             block_bytes,
+            window: None,
             weight_bytes: 0,
             dtype: "u64".into(),
             device: "cpu".into(),

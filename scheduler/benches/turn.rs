@@ -56,12 +56,15 @@ impl Loop {
             pool_tokens: u64::from(BLOCKS) * u64::from(BLOCK_TOKENS),
             block_tokens: BLOCK_TOKENS,
             prefix_cache: true,
+            window: None,
         };
         let pool = Pool::new(PoolConfig { blocks: BLOCKS, block_tokens: BLOCK_TOKENS, block_bytes: 1 << 20, prefix_cache: true });
         let mut this = Loop { load, scheduler: Scheduler::new(limits), pool, flights: VecDeque::new(), seqs: 0, now_us: 0 };
         this.fill();
         // Past the prompts, into the state that lasts.
-        (0..400).for_each(|_| drop(this.step(Timed::Plan)));
+        for _ in 0..400 {
+            this.step(Timed::Plan);
+        }
         this
     }
 

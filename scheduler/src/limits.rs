@@ -1,5 +1,7 @@
 //! The bounds of a scheduler. Everything it holds or launches is under one of these.
 
+use kv::{Window, blocks_at_once};
+
 /// Each field is a hard bound (S4). `Scheduler::new` raises zeros to the smallest value that makes sense.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -22,6 +24,9 @@ pub struct Limits {
     pub block_tokens: u32,
     /// Whether the pool shares prefixes. If it does, a prompt that starts like one being computed now waits for it.
     pub prefix_cache: bool,
+    /// Positions that a query sees in the layer that sees most, its own included, if every layer has a window: what lies behind is
+    /// given back while a row runs. None: some layer sees all.
+    pub window: Option<u32>,
 }
 
 impl Limits {
@@ -34,11 +39,29 @@ impl Limits {
             depth: self.depth.clamp(1, 2),
             queue: self.queue.max(1),
             block_tokens: self.block_tokens.max(1),
+            window: self.window.map(|tokens| tokens.max(1)),
             ..self
         }
     }
 
     pub(crate) fn blocks_for(&self, tokens: u32) -> u32 {
         tokens.div_ceil(self.block_tokens)
+    }
+
+    pub(crate) fn window(&self) -> Option<Window> {
+        self.window.map(|tokens| Window { tokens, ahead: self.depth.saturating_mul(self.prefill_chunk) })
+    }
+
+    /// Blocks that a row holds at one time at most on its way to `tokens` tokens, its first `given_up` blocks having gone back.
+    pub fn blocks_at_once(&self, tokens: u32, given_up: u32) -> u32 {
+        blocks_at_once(self.window(), self.block_tokens, tokens, given_up)
+    }
+
+    /// Tokens that a row may come to in this pool, when it is alone: those of all blocks, or, where the pool holds a row's window and
+    /// what is ahead of it, as many as can be counted.
+    pub fn row_tokens_max(&self) -> u64 {
+        let limits = self.sane();
+        let blocks = u64::from(limits.blocks_at_once(u32::MAX, 0));
+        if blocks * u64::from(limits.block_tokens) <= self.pool_tokens { u64::from(u32::MAX) } else { self.pool_tokens }
     }
 }

@@ -21,3 +21,4 @@ mod prefix;
 mod seeds;
 mod sim;
 mod stall;
+mod window;

@@ -120,6 +120,14 @@ impl Blocks {
         }
     }
 
+    /// A cached block was of use: it is evicted after those that were not.
+    pub(crate) fn touch(&mut self, block: BlockId) {
+        if self.home(block) == Home::Cached {
+            self.unlink(block.0);
+            self.push_back(block.0, Home::Cached);
+        }
+    }
+
     /// An unreferenced block left the index: if it was cached, it is free.
     pub(crate) fn unindexed(&mut self, block: BlockId) {
         if self.home(block) == Home::Cached {

@@ -1,5 +1,6 @@
 //! K1 to K6, checked from scratch: O(blocks × tokens), for tests and for a debug build's worst moments.
 
+use super::behind::NOBODYS;
 use super::{Home, Pool};
 use crate::invariants::Invariant::{K1, K2, K3, K4, K5, K6};
 use crate::invariants::{Violation, ensure};
@@ -52,11 +53,11 @@ impl Pool {
     fn check_references(&self) -> Result<(), Violation> {
         let mut counted = vec![0u32; self.blocks.total() as usize + 1];
         for row in self.rows.values() {
-            for block in row.table.iter().chain(&row.pinned) {
+            for block in row.blocks().iter().chain(&row.pinned) {
                 counted[block.0 as usize] += 1;
             }
         }
-        ensure(K6, counted[0] == 0, || "block 0 is in a table".into())?;
+        ensure(K6, counted[0] == 0, || "block 0 is among a row's blocks".into())?;
         for block in self.all() {
             let (refs, count) = (self.blocks.refs(block), counted[block.0 as usize]);
             ensure(K3, refs == count, || format!("{block:?}: {refs} references, {count} counted"))?;
@@ -87,6 +88,10 @@ impl Pool {
         for (seq, row) in &self.rows {
             let need = self.blocks_for(row.granted) as usize;
             ensure(K5, row.table.len() == need, || format!("{seq:?}: {} blocks for {} tokens", row.table.len(), row.granted))?;
+            let behind = row.table.iter().take_while(|block| **block == NOBODYS).count() as u32;
+            ensure(K3, behind == row.given_up, || format!("{seq:?}: {behind} places of block 0, {} given up", row.given_up))?;
+            let sealed = row.sealed / self.config.block_tokens;
+            ensure(K3, behind <= sealed, || format!("{seq:?}: {behind} blocks given up, {sealed} sealed"))?;
             let room = row.table.len() as u32 * self.config.block_tokens;
             ensure(K5, row.sealed <= room, || format!("{seq:?}: {} sealed", row.sealed))?;
             for &block in &row.table[(row.sealed / self.config.block_tokens) as usize..] {

@@ -1,6 +1,7 @@
 //! The pool: who holds which block. It settles lists in order, and never chooses a victim.
 
 mod admit;
+mod behind;
 mod blocks;
 mod check;
 mod index;
@@ -37,7 +38,12 @@ pub struct Pool {
 /// One live row.
 #[derive(Debug)]
 struct Row {
+    /// Its first places are of block 0: those behind the row's window, which were given up.
     table: Vec<BlockId>,
+    /// How many those are.
+    given_up: u32,
+    /// Those of them that were in the index, by their entries then: should the row's numbers be bad, nobody may reuse them.
+    entries_behind: Vec<(BlockId, Serial)>,
     /// Tokens that the table was granted for; there may be room for more in its last block.
     granted: u32,
     /// Positions `0 .. sealed` are computed, and their tokens known to the index.
@@ -58,9 +64,9 @@ impl Pool {
         &self.config
     }
 
-    /// Settles the list in order and stops at the first shortfall. A release, seal, done, forget or void never falls short. A row
-    /// that grows without being admitted, or is admitted twice, is the caller's bug and panics: going on would give one row's
-    /// memory to another.
+    /// Settles the list in order and stops at the first shortfall. A release, seal, behind, done, forget or void never falls short.
+    /// A row that grows without being admitted, is admitted twice, or gives up what it has not sealed, is the caller's bug and
+    /// panics: going on would give one row's memory to another.
     pub fn settle(&mut self, wants: Wants) -> Settled {
         let mut grants = Vec::with_capacity(wants.list.len());
         for want in &wants.list {
@@ -88,14 +94,15 @@ impl Pool {
         match want {
             Want::Release { seq, after } => self.release(*seq, *after),
             Want::Seal { seq, tokens } => self.seal(*seq, tokens),
+            Want::Behind { seq, tokens, after } => self.behind(*seq, *tokens, *after),
             Want::Forget { seq } => self.forget(*seq),
             Want::Done { step } => {
                 self.blocks.step_done(*step, |block| self.index.contains(block));
             }
             Want::Void => self.void(),
             Want::Grow { seq, tokens } => return self.grow(*seq, *tokens),
-            Want::Admit { seq, prompt, chunk, spare } => {
-                return self.admit(*seq, prompt, *chunk, *spare);
+            Want::Admit { seq, prompt, chunk, spare, window } => {
+                return self.admit(*seq, prompt, (*chunk, *spare), *window);
             }
         }
         Some(Grant::Noted)
@@ -123,7 +130,7 @@ impl Pool {
         };
         self.unpin(row.pinned, after);
         // Tails first: a chain is evicted from its end, so that what is left of it can still be reached.
-        for &block in row.table.iter().rev() {
+        for &block in row.blocks().iter().rev() {
             self.blocks.drop_ref(block, after, self.index.contains(block));
         }
     }
@@ -152,8 +159,15 @@ impl Pool {
         let Some(row) = self.rows.get(&seq) else {
             return;
         };
-        for &block in &row.table {
+        for &block in row.blocks() {
             self.index.remove(block);
+        }
+        for &(block, entry) in &row.entries_behind {
+            // Evicted since, or given to another row, it is not the entry that it was.
+            if self.index.serial(block) == entry {
+                self.index.remove(block);
+                self.blocks.unindexed(block);
+            }
         }
     }
 

@@ -4,15 +4,16 @@
 //! that a step in flight still names.
 
 use super::clients::Client;
-use kv::invariants::Invariant::{K4, K6, S1, S6};
+use super::shape::Shape;
+use kv::invariants::Invariant::{K4, K6, S1, S4, S6};
 use kv::invariants::ensure;
 use kv::{BlockId, Input, RowFault, RowResult, SeqId, Step, StepDone, Violation};
 use models::synthetic;
 use std::collections::{BTreeMap, VecDeque};
 
 pub(crate) struct Device {
+    shape: Shape,
     block_tokens: u32,
-    vocab: u32,
     /// What each slot of each block holds.
     slots: Vec<u64>,
     /// Steps launched and not finished, with their results.
@@ -23,9 +24,10 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    pub(crate) fn new(blocks: u32, block_tokens: u32, vocab: u32) -> Device {
-        let slots = vec![0; (blocks as usize + 1) * block_tokens as usize];
-        Device { block_tokens, vocab, slots, flights: VecDeque::new(), previous: BTreeMap::new(), losses: 0 }
+    pub(crate) fn new(shape: Shape) -> Device {
+        let block_tokens = shape.pool.block_tokens;
+        let slots = vec![0; (shape.pool.blocks as usize + 1) * block_tokens as usize];
+        Device { shape, block_tokens, slots, flights: VecDeque::new(), previous: BTreeMap::new(), losses: 0 }
     }
 
     /// A new worker: nothing is left of the old one.
@@ -46,8 +48,9 @@ impl Device {
         self.flights.pop_front().map(|(_, done)| done)
     }
 
-    /// Runs a step. Every position of every row must find the K and V of its own prefix (K4), and no block that a step in flight
-    /// names may be written for anybody else (S6).
+    /// Runs a step. Every position of every row must find the K and V of its own prefix (K4), as far back as the model's window
+    /// reaches; block 0 may only stand for what lies behind it (K6); and no block that a step in flight names may be written for
+    /// anybody else (S6).
     pub(crate) fn launch(&mut self, step: Step, clients: &BTreeMap<SeqId, Client>) -> Result<(), Violation> {
         ensure(S1, self.flights.len() < 2, || "a third step is launched".into())?;
         for &(from, to) in &step.copies {
@@ -63,10 +66,15 @@ impl Device {
                 return Err(Violation::new(S1, format!("{:?} was never taken", row.seq)));
             };
             let count = row.input.count();
-            ensure(K6, row.table.iter().all(|b| b.0 != 0), || format!("{:?} uses block 0", row.seq))?;
             let need = (row.start + count).div_ceil(self.block_tokens);
             ensure(K4, row.table.len() as u32 == need, || format!("{:?}: table of another length", row.seq))?;
-            for position in 0..row.start {
+            let read_from = self.shape.limits.window.map_or(0, |window| (row.start + 1).saturating_sub(window));
+            let (behind, held) = row.table.split_at((read_from / self.block_tokens) as usize);
+            ensure(K6, held.iter().all(|b| b.0 != 0), || format!("{:?} uses block 0", row.seq))?;
+            let taken = row.table.len() - behind.iter().filter(|b| b.0 == 0).count();
+            let most = self.shape.limits.blocks_at_once(row.start + count, 0);
+            ensure(S4, taken as u32 <= most, || format!("{:?} has {taken} blocks of {most}", row.seq))?;
+            for position in read_from..row.start {
                 let (expected, found) = (run.hashes.get(position as usize), self.slots[self.slot(&row.table, position)]);
                 ensure(K4, expected == Some(&found), || format!("{:?} reads a wrong K and V at {position}", row.seq))?;
             }
@@ -90,7 +98,7 @@ impl Device {
             }
             if let Some(draw) = &row.draw {
                 let bad = fault_at.is_some_and(|at| draw.index >= at);
-                let token = synthetic::after(hash, draw, self.vocab).ok_or(RowFault::NotFinite);
+                let token = synthetic::after(hash, draw, self.shape.vocab).ok_or(RowFault::NotFinite);
                 // What a bad row computes next is dropped, but the device computes it from something.
                 drawn.insert(row.seq, token.clone().unwrap_or(0));
                 results.push(RowResult { seq: row.seq, token: if bad { Err(RowFault::NotFinite) } else { token } });

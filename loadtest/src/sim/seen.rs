@@ -54,6 +54,9 @@ counters! {
     meanwhile,
     /// Steps launched while another was in flight.
     behind,
+    /// Rows of steps that had given up blocks behind their window, and those that were longer than the pool.
+    given_up,
+    longer,
     /// Admissions at which other keys had rows waiting too.
     contested,
 }
@@ -76,8 +79,10 @@ impl Seen {
         }
     }
 
-    pub(crate) fn step(&mut self, step: &Step) {
+    pub(crate) fn step(&mut self, step: &Step, pool_blocks: u32) {
         self.copies += step.copies.len() as u64;
         self.from_previous += step.rows.iter().filter(|row| row.input == Input::FromPrevious).count() as u64;
+        self.given_up += step.rows.iter().filter(|row| row.table[0].0 == 0).count() as u64;
+        self.longer += step.rows.iter().filter(|row| row.table.len() as u32 > pool_blocks).count() as u64;
     }
 }

@@ -1,7 +1,7 @@
 //! Limits, pool and speeds of one seed. Small on purpose: sharing, shortage and preemption are the rule here, not the exception.
 
 use fastrand::Rng;
-use kv::{Geometry, Layer, PoolConfig, Span};
+use kv::{Elements, Geometry, Layer, PoolConfig, Span};
 use scheduler::Limits;
 
 #[derive(Debug, Clone, Copy)]
@@ -31,12 +31,10 @@ pub(crate) struct Pace {
 impl Shape {
     pub(crate) fn draw(rng: &mut Rng) -> Shape {
         let block_tokens = pick(rng, &[1, 2, 4, 4, 4, 4, 8, 16, 32]);
-        let context = block_tokens.clamp(4, 16) * rng.u32(6..=14);
-        let tiny = rng.u32(0..4) > 0;
-        // Tiny pools hold one to three of the longest rows; some do not even hold one.
-        let longest = context.div_ceil(block_tokens);
-        let blocks = if tiny { rng.u32(longest.div_ceil(2).max(2)..=longest * 2) } else { rng.u32(longest * 2..=longest * 6) };
-        let (block_bytes, budget_bytes) = budget(rng, block_tokens, blocks);
+        // Half of the models have windows in all layers. Their rows may be much longer than what they hold.
+        let windowed = rng.bool();
+        let context = block_tokens.clamp(4, 16) * if windowed { rng.u32(6..=40) } else { rng.u32(6..=14) };
+        let window = windowed.then(|| if rng.bool() { rng.u32(1..=2 * block_tokens) } else { rng.u32(1..=context) });
         let small_chunks = rng.bool();
         let limits = Limits {
             batch: pick(rng, &[1, 2, 3, 4, 5, 6, 8, 16]),
@@ -45,10 +43,17 @@ impl Shape {
             context,
             depth: rng.u32(1..=2),
             queue: if rng.bool() { rng.u32(1..=8) } else { 48 },
-            pool_tokens: u64::from(blocks * block_tokens),
+            pool_tokens: 0,
             block_tokens,
             prefix_cache: rng.u32(0..4) > 0,
+            window,
         };
+        let tiny = rng.u32(0..4) > 0;
+        // Tiny pools hold one to three of the longest rows; some do not even hold one.
+        let longest = limits.blocks_at_once(context, 0);
+        let blocks = if tiny { rng.u32(longest.div_ceil(2).max(2)..=longest * 2) } else { rng.u32(longest * 2..=longest * 6) };
+        let limits = Limits { pool_tokens: u64::from(blocks * block_tokens), ..limits };
+        let (block_bytes, budget_bytes) = budget(rng, &limits, blocks);
         let pool = PoolConfig { blocks, block_tokens, block_bytes, prefix_cache: limits.prefix_cache };
         Shape { limits, pool, budget_bytes, vocab: rng.u32(8..=64), pace: Pace::draw(rng) }
     }
@@ -64,14 +69,22 @@ impl Pace {
     }
 }
 
-/// Bytes of a block of some model, and a budget that holds so many blocks and block 0, with some bytes too few for another.
-fn budget(rng: &mut Rng, block_tokens: u32, blocks: u32) -> (u64, u64) {
-    let layer = Layer { span: Span::Full, kv_heads: rng.u32(1..=4), head_dim: rng.u32(1..=16) * 2, element_bytes: pick(rng, &[2, 4]) };
-    let geometry = Geometry::new(vec![layer; rng.usize(1..=4)], block_tokens).expect("a layer with K and V makes a block");
+/// Bytes of a block of some model, and what a budget leaves for blocks once its rows' states are billed: it holds so many blocks and
+/// block 0, with some bytes too few for another.
+fn budget(rng: &mut Rng, limits: &Limits, blocks: u32) -> (u64, u64) {
+    let constant_bytes = pick(rng, &[2, 4]);
+    let quantised = Elements::Affine { bits: pick(rng, &[4, 8]), group: 32, constant_bytes };
+    let elements = if rng.bool() { Elements::Dense { bytes: constant_bytes } } else { quantised };
+    let span = limits.window.map_or(Span::Full, Span::Window);
+    let layer = Layer { span, kv_heads: rng.u32(1..=4), head_dim: rng.u32(1..=4) * 32, elements };
+    let geometry = Geometry::new(vec![layer; rng.usize(1..=4)], limits.block_tokens).expect("a layer with K and V makes a block");
+    let geometry = geometry.with_state(if rng.bool() { rng.u64(1..=100_000) } else { 0 });
+    assert_eq!(geometry.window(), limits.window);
     let block_bytes = geometry.block_bytes();
-    let budget_bytes = block_bytes * u64::from(blocks + 1) + rng.u64(0..block_bytes);
-    assert_eq!(geometry.blocks(budget_bytes), blocks, "blocks of {block_bytes} bytes in {budget_bytes}");
-    (block_bytes, budget_bytes)
+    let states_bytes = geometry.state_bytes() * u64::from(limits.batch);
+    let budget_bytes = geometry.bytes(u64::from(blocks), limits.batch) + rng.u64(0..block_bytes);
+    assert_eq!(geometry.blocks(budget_bytes, limits.batch), blocks, "blocks of {block_bytes} bytes in {budget_bytes}");
+    (block_bytes, budget_bytes - states_bytes)
 }
 
 pub(crate) fn pick(rng: &mut Rng, from: &[u32]) -> u32 {

@@ -57,6 +57,43 @@ impl Seam for FreesEarly {
     }
 }
 
+/// A block more goes back than lies behind the window.
+struct GivesUpTooMuch;
+
+impl Seam for GivesUpTooMuch {
+    fn settle(&mut self, pool: &mut Pool, mut wants: Wants) -> Settled {
+        let size = pool.config().block_tokens;
+        for want in &mut wants.list {
+            if let Want::Behind { tokens, .. } = want {
+                *tokens += size;
+            }
+        }
+        pool.settle(wants)
+    }
+
+    fn events(&mut self, events: Vec<Event>) -> Vec<Event> {
+        events
+    }
+}
+
+/// What lies behind is free at once, and a step in flight still reads it.
+struct ForgetsWhoReads;
+
+impl Seam for ForgetsWhoReads {
+    fn settle(&mut self, pool: &mut Pool, mut wants: Wants) -> Settled {
+        for want in &mut wants.list {
+            if let Want::Behind { after, .. } = want {
+                *after = None;
+            }
+        }
+        pool.settle(wants)
+    }
+
+    fn events(&mut self, events: Vec<Event>) -> Vec<Event> {
+        events
+    }
+}
+
 /// Every fourth token of a row gets lost on its way to the client.
 struct DropsTokens;
 
@@ -129,6 +166,18 @@ fn check<S: Seam>(bug: impl Fn() -> S, kind: Option<Invariant>, most: usize) {
 #[test]
 fn a_block_freed_early_is_caught_and_cut_down() {
     check(|| FreesEarly, Some(S6), 6);
+}
+
+#[test]
+fn what_goes_back_while_a_step_reads_it_is_caught_and_cut_down() {
+    check(|| ForgetsWhoReads, Some(S6), 6);
+}
+
+#[test]
+fn a_block_given_up_too_soon_is_caught() {
+    let (_, first, script, failure) = caught(|| GivesUpTooMuch);
+    assert!(script.acts.len() <= 3, "{first:?} {failure:?}: {:?}", script.acts);
+    assert!(trial::run(&script, &mut Straight).is_ok(), "{:?}", script.acts);
 }
 
 #[test]

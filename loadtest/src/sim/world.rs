@@ -81,7 +81,7 @@ impl<'a, S: Seam> World<'a, S> {
             script,
             scheduler: Scheduler::new(shape.limits),
             pool: Pool::new(shape.pool),
-            device: Device::new(shape.pool.blocks, shape.pool.block_tokens, shape.vocab),
+            device: Device::new(shape),
             clients: Clients::default(),
             shares: Shares::default(),
             seam,
@@ -237,7 +237,7 @@ impl<'a, S: Seam> World<'a, S> {
     fn send(&mut self, wants: Wants) -> Result<(), Violation> {
         let sort = |want: &Want| match want {
             Want::Void => 0,
-            Want::Done { .. } | Want::Seal { .. } | Want::Forget { .. } | Want::Release { .. } => 1,
+            Want::Done { .. } | Want::Seal { .. } | Want::Behind { .. } | Want::Forget { .. } | Want::Release { .. } => 1,
             Want::Grow { .. } => 2,
             Want::Admit { .. } => 3,
         };
@@ -278,7 +278,7 @@ impl<'a, S: Seam> World<'a, S> {
     fn launch(&mut self, step: Step) -> Result<(), Violation> {
         let (tokens, rows, limits) = (step.tokens(), step.rows.len() as u32, self.scheduler.limits());
         ensure(S4, tokens <= limits.step_tokens && rows <= limits.batch, || format!("{tokens} tokens of {rows} rows"))?;
-        self.seen.step(&step);
+        self.seen.step(&step, self.shape.pool.blocks);
         self.seen.behind += u64::from(self.busy_until_us > self.now_us);
         self.device.launch(step, &self.clients.all)?;
         let pace = self.shape.pace;
@@ -327,7 +327,7 @@ impl<'a, S: Seam> World<'a, S> {
     fn check_refusal(&self, submit: &Submit, refused: Option<&Refusal>) -> Result<(), Violation> {
         let limits = &self.shape.limits;
         let need = submit.prompt.len() as u32 + submit.max_tokens;
-        let blocks = need.div_ceil(limits.block_tokens);
+        let blocks = limits.blocks_at_once(need, 0);
         let just = match refused {
             None => !self.draining && need <= limits.context && blocks <= self.shape.pool.blocks,
             Some(Refusal::Empty) => submit.prompt.is_empty() || submit.max_tokens == 0,

@@ -74,6 +74,9 @@ impl Rows {
                 k[slot * line..][..line].fill_with(|| random.number(spec.dtype));
                 v[slot * line..][..line].fill_with(|| random.number(spec.dtype));
             }
+            // What lies behind a window was given up, and block 0 stands for it.
+            let behind = wanted.window.map_or(0, |w| length.saturating_sub(w)) as usize / block;
+            table[row * width..][..behind].fill(0);
         }
         let heads = spec.heads as usize + 2 * spec.kv_heads as usize;
         let q = (0..wanted.lengths.len() * heads * spec.head_dim as usize).map(|_| random.number(spec.dtype)).collect();

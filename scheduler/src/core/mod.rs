@@ -2,8 +2,9 @@
 //!
 //! - `row`: one sequence. `queue` and `fair`: who is next.
 //! - `plan`: what the next step should do. `turn`: what it does, once the pool has answered.
-//! - `done`: results of a step. `check`: what must hold.
+//! - `done`: results of a step. `behind`: what no later step reads. `check`: what must hold.
 
+mod behind;
 mod check;
 mod done;
 mod fair;
@@ -134,9 +135,10 @@ impl Scheduler {
         if need_tokens > u64::from(context) {
             return Err(Refusal::TooLong { need_tokens, context });
         }
-        let whole_blocks = need_tokens.next_multiple_of(u64::from(block_tokens));
-        if whole_blocks > pool_tokens {
-            return Err(Refusal::NeverFits { need_tokens, pool_tokens });
+        let blocks = self.limits.blocks_at_once(need_tokens as u32, 0);
+        let room_tokens = u64::from(blocks) * u64::from(block_tokens);
+        if room_tokens > pool_tokens {
+            return Err(Refusal::NeverFits { need_tokens: need_tokens.min(room_tokens), pool_tokens });
         }
         let waiting = self.queue.len();
         if waiting >= self.limits.queue {

@@ -148,26 +148,28 @@ impl Scheduler {
     }
 
     /// An admission must leave what the rows before it, and the row itself, need soon: the rest of their known tokens, and a block to
-    /// decode into. Never more than a row can come to in all, so that a row that is alone always fits.
+    /// decode into. Never more than a row can come to in all, or holds at one time, so that a row that is alone always fits.
     fn with_spare(&self, parts: &[Part], takes: Vec<(SeqId, u32)>) -> Vec<Entrant> {
         let limits = &self.limits;
-        let soon = |row: &Row| {
+        let soon = |row: &Row, given_up: u32| {
             let next_block = row.known().saturating_add(row.flying).saturating_add(limits.block_tokens);
-            limits.blocks_for(next_block.min(row.most()))
+            limits.blocks_at_once(next_block.min(row.most()), given_up)
         };
         let mut spare = 0;
         for (row, live) in self.live_rows() {
             let count = parts.iter().find(|part| part.seq == row.seq()).map_or(0, |part| part.count);
-            let have = limits.blocks_for(live.launched + count).max(live.table.len() as u32);
-            spare += soon(row).saturating_sub(have);
+            let have = limits.blocks_for(live.launched + count).max(live.table.len() as u32) - live.given_up;
+            spare += soon(row, live.given_up).saturating_sub(have);
         }
         let mut entrants = Vec::with_capacity(takes.len());
         for (seq, chunk) in takes {
             let row = &self.rows[&seq];
             // Its whole prompt the pool looks at itself.
-            let own = soon(row) - limits.blocks_for(row.known());
+            let own = soon(row, 0) - limits.blocks_at_once(row.known(), 0);
             entrants.push(Entrant { seq, chunk, spare: spare + own });
-            spare += soon(row) - limits.blocks_for(self.sealed_for(row) + chunk);
+            let shared = self.sealed_for(row);
+            let behind = limits.behind(shared, shared);
+            spare += soon(row, behind).saturating_sub(limits.blocks_for(shared + chunk) - behind);
         }
         entrants
     }

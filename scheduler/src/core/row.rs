@@ -28,6 +28,8 @@ pub(super) struct Live {
     /// Number of this admission: results of an earlier one say nothing about these blocks.
     pub(super) life: u64,
     pub(super) table: Vec<BlockId>,
+    /// So many blocks at its beginning lie behind the window and were given up: block 0 stands for them.
+    pub(super) given_up: u32,
     /// Positions `0 .. launched` are computed or in flight.
     pub(super) launched: u32,
     /// Positions `0 .. sealed` are computed, and the pool was told their tokens.

@@ -29,6 +29,7 @@ impl Scheduler {
         if self.open.is_some() || self.stalled || self.flights.len() >= self.limits.depth as usize {
             return None;
         }
+        self.give_up_behind();
         let Plan { parts, entrants } = self.plan();
         let mut asks = self.growth(&parts);
         asks.extend(entrants.into_iter().map(Ask::Admit));
@@ -77,7 +78,7 @@ impl Scheduler {
             Ask::Admit(Entrant { seq, chunk, spare }) => {
                 let row = &self.rows[&seq];
                 let prompt = if row.generated.is_empty() { row.submit.prompt.clone() } else { row.ids(0, row.known()).into() };
-                Some(Want::Admit { seq, prompt, chunk, spare })
+                Some(Want::Admit { seq, prompt, chunk, spare, window: self.limits.window() })
             }
         }
     }
@@ -140,7 +141,8 @@ impl Scheduler {
         };
         self.lives += 1;
         let life = self.lives;
-        row.live = Some(Live { life, table, launched: cached, sealed: cached, last_step: None });
+        let given_up = table.iter().take_while(|block| block.0 == 0).count() as u32;
+        row.live = Some(Live { life, table, given_up, launched: cached, sealed: cached, last_step: None });
         let left = row.known() - cached;
         if let Some(age) = row.age {
             self.resuming.remove(&age);
@@ -161,14 +163,15 @@ impl Scheduler {
         Some(Part { seq, life, count: entrant.chunk.min(left) })
     }
 
-    /// A running row's growth fell short. If blocks come back with a step in flight, the rows that need blocks wait for them;
-    /// otherwise the youngest row makes room, and the rest of the list is asked for again, without admissions.
+    /// A running row's growth fell short. If blocks come back with the steps in flight, because they are held for them or lie behind
+    /// a window once they are done, the rows that need blocks wait for them; otherwise the youngest row makes room, and the rest of
+    /// the list is asked for again, without admissions.
     fn make_room(&mut self, short: (SeqId, u64, u32), rest: &[Ask], parts: &[Part]) -> Option<Wants> {
         let (seq, life, tokens) = short;
         let needed = self.limits.blocks_for(tokens);
         let have = self.live(seq, life).map(|live| live.table.len() as u32);
         if let Some(have) = have {
-            let soon = self.ledger.free + self.ledger.prefix + self.ledger.held;
+            let soon = self.ledger.free + self.ledger.prefix + self.ledger.held + self.behind_soon();
             if !self.flights.is_empty() && needed - have <= soon {
                 return None;
             }

@@ -32,6 +32,7 @@ pub(crate) fn limits() -> Limits {
         pool_tokens: 4096,
         block_tokens: BLOCK_TOKENS,
         prefix_cache: true,
+        window: None,
     }
 }
 

@@ -9,3 +9,4 @@ mod pipeline;
 mod prefill;
 mod recovery;
 mod sharing;
+mod window;
