@@ -33,11 +33,7 @@ const FOLDERS: &[Damage] = &[
     ("weights cut in the data", |dir| cut(&dir.join("model.safetensors"), |n| n - 1), &["model.safetensors", "truncated", "tensor model."]),
     ("weights too long", |dir| cut(&dir.join("model.safetensors"), |n| n + 1), &["model.safetensors", "its header says"]),
     ("no weights", |dir| std::fs::remove_file(dir.join("model.safetensors")).unwrap(), &["no *.safetensors"]),
-    (
-        "a tensor missing",
-        |dir| weights(dir, |w| w.remove("model.layers.1.mlp.up_proj.weight")),
-        &["model.safetensors: tensor model.layers.1.mlp.up_proj.weight", "missing"],
-    ),
+    ("a tensor missing", |dir| weights(dir, |w| w.remove("model.layers.1.mlp.up_proj.weight")), &["tensor model.layers.1.mlp.up_proj.weight", "missing"]),
     (
         "a shape wrong",
         |dir| weights(dir, |w| w.transpose("model.layers.2.mlp.down_proj.weight")),
