@@ -1,7 +1,8 @@
 //! Attention over keys that are gathered from the pool: every chunk of a prompt, and decode rows where no kernel reads the pool.
 
 use super::Pool;
-use super::rows::{ChunkRows, Group, window_mask};
+use super::chunk::ChunkRows;
+use super::rows::{Group, window_mask};
 use crate::mlx::{Place, Res};
 use mlx_rs::fast::{ScaledDotProductAttentionMask as Mask, scaled_dot_product_attention};
 use mlx_rs::ops::indexing::{IndexOp, take_axis};
@@ -63,26 +64,19 @@ impl Pool {
     /// that whatever a step writes is needed by what it returns, and is evaluated with it. Where a kernel writes, the slots are made
     /// to depend on it by adding the zero that it gives.
     pub(super) fn chunk(&self, layer: usize, q: &Array, c: &ChunkRows, window: Option<usize>) -> Res<Array> {
-        let (first, count) = (c.at.first as i32, c.at.count as i32);
         let s = &self.shape;
-        let q = q.index(first..first + count).reshape(&[1, count, s.heads, s.head_dim])?.transpose_axes(&[0, 2, 1, 3])?;
+        let queries = c.queries.dim(0);
+        let q = take_axis(q, &c.queries, 0)?.reshape(&[1, queries, s.heads, s.head_dim])?.transpose_axes(&[0, 2, 1, 3])?;
         let after = if self.paged.is_some() { Some(ops::add(&c.keys, &self.written[layer])?) } else { None };
         let keys = after.as_ref().unwrap_or(&c.keys);
         let (k, v) = (self.gather(&self.k[layer], keys, 1)?, self.gather(&self.v[layer], keys, 1)?);
-        let total = (c.at.start + c.at.count) as usize;
-        let windowed = window.filter(|w| total > *w).map(|w| chunk_window_mask(c.at.start, c.at.count, w));
-        let mask = windowed.as_ref().map_or(Mask::Causal, Mask::Array);
-        let out = scaled_dot_product_attention(&q, &k, &v, self.scale(), Some(mask), None)?;
-        out.transpose_axes(&[0, 2, 1, 3])?.reshape(&[count, s.heads * s.head_dim])
+        let out = scaled_dot_product_attention(&q, &k, &v, self.scale(), Some(c.mask(window)), None)?;
+        let out = out.transpose_axes(&[0, 2, 1, 3])?.reshape(&[queries, s.heads * s.head_dim])?;
+        let count = c.at.count as i32;
+        Ok(if queries > count { out.index(..count) } else { out })
     }
 }
 
 pub(super) fn own_head(kv_heads: i32, dtype: Dtype) -> Res<Array> {
     ops::eye::<f32>(kv_heads, None, None)?.reshape(&[1, kv_heads, 1, kv_heads, 1])?.as_dtype(dtype)
-}
-
-fn chunk_window_mask(start: u32, count: u32, window: usize) -> Array {
-    let total = start + count;
-    let cells: Vec<bool> = (start..total).flat_map(|p| (0..total).map(move |k| k <= p && (k as usize) + window > p as usize)).collect();
-    Array::from_slice(&cells, &[1, 1, count as i32, total as i32])
 }

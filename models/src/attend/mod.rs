@@ -5,6 +5,7 @@
 //! because the pool's array is held here and nowhere else, and decode rows gather their keys (`gathered`), as chunks of prompts do
 //! everywhere.
 
+mod chunk;
 mod gathered;
 mod rows;
 

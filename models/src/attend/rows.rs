@@ -1,9 +1,10 @@
 //! A step's rows as attention reads them: index arrays, made once a step and used by every layer.
 
+use super::chunk::ChunkRows;
 use super::{Pool, Shape};
 use crate::kernels::{Batch, Paged, Slots};
 use crate::mlx::Res;
-use crate::packing::{self, Chunk, DecodeGroup, Packing};
+use crate::packing::{self, DecodeGroup, Packing};
 use kv::Step;
 use mlx_rs::Array;
 use std::rc::Rc;
@@ -47,12 +48,6 @@ pub(super) struct Group {
     pub(super) mask: Option<Array>,
 }
 
-#[derive(Debug)]
-pub(super) struct ChunkRows {
-    pub(super) at: Chunk,
-    pub(super) keys: Array,
-}
-
 pub(super) fn indices(v: &[u32], shape: &[i32]) -> Array {
     Array::from_slice(v, shape)
 }
@@ -69,12 +64,12 @@ impl Rows {
             }
             _ => Decode::Gathered(packing::groups(step, p).into_iter().map(|g| group(g, p.width.is_some())).collect()),
         };
-        let chunk = |c: &Chunk| ChunkRows { keys: indices(&c.slots, &[c.slots.len() as i32]), at: c.clone() };
+        let chunks = p.chunks.iter().map(|c| ChunkRows::new(c, &pool.shape, pool.k[0].dtype())).collect::<Res<_>>()?;
         let slots = match &pool.paged {
             Some(paged) => Written::InPlace(paged.slots(&p.slots, p.width.map_or(p.slots.len(), |w| w as usize))?),
             None => Written::Scattered(indices(&p.slots, &[p.slots.len() as i32])),
         };
-        Ok(Rows { count: p.slots.len() as i32, slots, decode, chunks: p.chunks.iter().map(chunk).collect() })
+        Ok(Rows { count: p.slots.len() as i32, slots, decode, chunks })
     }
 }
 
