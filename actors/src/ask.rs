@@ -25,8 +25,10 @@ pub enum Prompt {
 /// Sampling and limits.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Params {
-    /// None: as many as the context holds.
+    /// None: `usual_tokens`.
     pub max_tokens: Option<u32>,
+    /// What nobody asked for is cut to what the context holds; None: all that it holds.
+    pub usual_tokens: Option<u32>,
     pub min_tokens: u32,
     pub temperature: f32,
     pub top_p: f32,
@@ -42,7 +44,18 @@ pub struct Params {
 
 impl Default for Params {
     fn default() -> Self {
-        Params { max_tokens: None, min_tokens: 0, temperature: 1.0, top_p: 1.0, top_k: 0, min_p: 0.0, seed: None, stop: Vec::new(), ignore_eos: false }
+        Params {
+            max_tokens: None,
+            usual_tokens: None,
+            min_tokens: 0,
+            temperature: 1.0,
+            top_p: 1.0,
+            top_k: 0,
+            min_p: 0.0,
+            seed: None,
+            stop: Vec::new(),
+            ignore_eos: false,
+        }
     }
 }
 

@@ -40,7 +40,10 @@ pub(crate) fn check(ids: Vec<u32>, param: &'static str, params: &Params, bounds:
         return invalid(param, "kv_budget_exceeded", message);
     }
     let max_tokens = match params.max_tokens {
-        None => (context.min(pool) - prompt) as u32,
+        None => {
+            let room = (context.min(pool) - prompt) as u32;
+            params.usual_tokens.map_or(room, |usual| usual.max(params.min_tokens).min(room))
+        }
         Some(max_tokens) => max_tokens_asked(max_tokens, prompt, bounds)?,
     };
     if params.min_tokens > max_tokens {
@@ -102,6 +105,16 @@ mod tests {
         ];
         for ((prompt, max, min), want) in table {
             assert_eq!(outcome(prompt, max, min), want, "{prompt} {max:?} {min}");
+        }
+    }
+
+    #[test]
+    fn a_usual_length_gives_way() {
+        for ((prompt, usual, min), want) in [((10, 16, 0), Ok(16)), ((70, 16, 0), Ok(10)), ((10, 16, 20), Ok(20)), ((70, 16, 11), Err("min_tokens"))] {
+            let params = Params { usual_tokens: Some(usual), min_tokens: min, ..Params::default() };
+            let got = check(vec![9; prompt], "prompt", &params, BOUNDS).map(|checked| checked.max_tokens);
+            let got = got.map_err(|failure| if let Failure::Invalid { param, .. } = failure { param } else { "something else" });
+            assert_eq!(got, want, "{prompt} {usual} {min}");
         }
     }
 

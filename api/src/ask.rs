@@ -38,8 +38,8 @@ pub(crate) fn read(shape: Shape, body: Value, card: &ModelCard) -> Result<Wanted
         Shape::Text => text(&mut fields)?,
     };
     let mut params = params(&mut fields)?;
-    if shape == Shape::Text && params.max_tokens.is_none() {
-        params.max_tokens = Some(COMPLETION_TOKENS.max(params.min_tokens));
+    if shape == Shape::Text {
+        params.usual_tokens = Some(COMPLETION_TOKENS);
     }
     fields.text("user")?;
     let stream = fields.flag("stream")?.unwrap_or(false);
@@ -112,6 +112,7 @@ fn params(fields: &mut Fields) -> Result<Params, Refusal> {
     let default = Params::default();
     Ok(Params {
         max_tokens,
+        usual_tokens: None,
         min_tokens,
         temperature: fields.number("temperature", "a number from 0 to 2", |x| (0.0..=2.0).contains(&x))?.unwrap_or(default.temperature),
         top_p: fields.number("top_p", "a number above 0 and up to 1", |x| x > 0.0 && x <= 1.0)?.unwrap_or(default.top_p),

@@ -134,7 +134,7 @@ fn what_is_left_out_null_or_neutral_is_the_default() {
     assert_eq!(chat.params, Params::default());
     assert!(!chat.stream && !chat.include_usage);
     let text = read(Shape::Text, with(Shape::Text, neutral), &card()).unwrap();
-    assert_eq!(text.params, Params { max_tokens: Some(16), ..Params::default() });
+    assert_eq!(text.params, Params { usual_tokens: Some(16), ..Params::default() });
     let unused = json!({"tools": [{"type": "function"}], "tool_choice": "none"});
     read(Shape::Chat, with(Shape::Chat, unused), &card()).unwrap();
 }
@@ -148,6 +148,7 @@ fn every_field_arrives() {
     let wanted = read(Shape::Chat, with(Shape::Chat, body), &card()).unwrap();
     let params = Params {
         max_tokens: Some(9), // the newer name wins
+        usual_tokens: None,
         min_tokens: 2,
         temperature: 0.0,
         top_p: 0.5,
