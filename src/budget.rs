@@ -1,45 +1,82 @@
 //! How many blocks: the byte budget of KV memory, given or worked out from what the machine has left.
 
+use crate::Placing;
 use crate::bytes::mb;
 use kv::Geometry;
 use kv::budget::BudgetSpec;
 use kv::fit::{AUTO_PERCENT, Budget, Terms, Unfit, Why};
 use models::config::Config;
 use models::engine::EngineError;
-use models::mlx;
-use models::mlx_engine::Opened;
-use std::path::Path;
+use models::measure::Measured;
+use models::mlx::{self, Place};
+use models::mlx_engine::{OpenOptions, Opened};
+use std::path::{Path, PathBuf};
 
-/// What the budget is for.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Wanted {
-    pub(crate) spec: BudgetSpec,
+/// Options that decide how much memory there is for rows, and how much they take.
+#[derive(clap::Args, Debug, Clone, Copy)]
+pub(crate) struct Sizing {
+    /// Rows that are decoded together
+    #[arg(long, alias = "decode-concurrency", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=512))]
     pub(crate) batch: u32,
+    /// Bytes for K and V of all rows and cached prefixes together, such as 512MB or 8GB, or auto
+    #[arg(long, default_value = "auto", value_parser = kv::budget::parse)]
+    kv_budget: BudgetSpec,
+    /// Tokens of a prompt that are computed in one step, between everybody's next tokens
+    #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=8192))]
     pub(crate) prefill_chunk: u32,
-    /// Steps in flight.
+    /// Positions a request may have, prompt and answer together; what the model was made for if not given
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    context: Option<u32>,
+    /// Steps in flight
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=2))]
     pub(crate) depth: u32,
-    /// Positions a row may have.
-    pub(crate) context: u32,
-    /// Whether decode rows gather their keys.
-    pub(crate) gathers: bool,
+    #[command(flatten)]
+    placing: Placing,
 }
 
-impl Wanted {
-    /// The sum's terms for a model with so many bytes left beside its weights.
-    pub(crate) fn terms<'a>(&self, config: &Config, geometry: &'a Geometry, left: u64) -> Terms<'a> {
-        let Wanted { spec, batch, prefill_chunk, depth, context, gathers } = *self;
-        let workspace = config.workspace_bytes(prefill_chunk + batch, batch, context, gathers);
-        Terms { spec, left, workspace, geometry, batch, context, ahead: depth * prefill_chunk }
+impl Sizing {
+    pub(crate) fn open(&self, path: PathBuf, name: Option<String>) -> OpenOptions {
+        OpenOptions { path, name, device: self.placing.device(), dtype: self.placing.dtype() }
+    }
+
+    /// Tokens that a step computes at most: a chunk beside a full batch.
+    pub(crate) fn step_tokens(&self) -> u32 {
+        self.prefill_chunk + self.batch
+    }
+
+    /// Positions that a row may have.
+    pub(crate) fn context_of(&self, config: &Config) -> u32 {
+        (config.context as u32).min(self.context.unwrap_or(u32::MAX))
+    }
+
+    /// The sum's terms for a model with so many bytes left beside its weights; `gathers`: decode rows gather their keys.
+    fn terms<'a>(&self, config: &Config, geometry: &'a Geometry, left: u64, gathers: bool) -> Terms<'a> {
+        let (batch, context) = (self.batch, self.context_of(config));
+        let workspace = config.workspace_bytes(self.step_tokens(), batch, context, gathers);
+        Terms { spec: self.kv_budget, left, workspace, geometry, batch, context, ahead: self.depth * self.prefill_chunk }
     }
 }
 
+fn bad(path: &Path, reason: &str) -> EngineError {
+    EngineError::Load { file: path.to_owned(), reason: format!("--kv-budget: {reason}") }
+}
+
+/// What the budget will be for a model that is not loaded.
+pub(crate) fn measured<'a>(measured: &'a Measured, sizing: &Sizing, path: &Path) -> Result<(Terms<'a>, Budget), EngineError> {
+    let memory = mlx::memory_left(measured.place).map_err(|e| bad(path, &e))?;
+    // What serving finds out when it holds the kernel against MLX's own attention.
+    let gathers = measured.place == Place::Cpu;
+    let terms = sizing.terms(&measured.config, &measured.geometry, memory.saturating_sub(measured.weight_bytes), gathers);
+    let budget = terms.budget().map_err(|unfit| bad(path, &explain(unfit, &terms)))?;
+    Ok((terms, budget))
+}
+
 /// Blocks for a model whose weights are loaded. Says its terms in the log.
-pub(crate) fn blocks(opened: &Opened, wanted: &Wanted, path: &Path) -> Result<u32, EngineError> {
-    let bad = |reason: String| EngineError::Load { file: path.to_owned(), reason: format!("--kv-budget: {reason}") };
-    let left = mlx::memory_left(opened.place()).map_err(bad)?;
+pub(crate) fn blocks(opened: &Opened, sizing: &Sizing, path: &Path) -> Result<u32, EngineError> {
+    let left = mlx::memory_left(opened.place()).map_err(|e| bad(path, &e))?;
     let geometry = opened.geometry();
-    let terms = wanted.terms(opened.config(), &geometry, left);
-    let Budget { blocks, why } = terms.budget().map_err(|unfit| bad(explain(unfit, &terms)))?;
+    let terms = sizing.terms(opened.config(), &geometry, left, opened.gathers());
+    let Budget { blocks, why } = terms.budget().map_err(|unfit| bad(path, &explain(unfit, &terms)))?;
     tracing::info!(
         "KV budget {} ({}): {blocks} blocks of {} tokens at {}{}. Weights {}, workspace {}, left of the machine {}",
         mb(terms.pool_bytes(blocks)),
@@ -69,7 +106,7 @@ pub(crate) fn more(terms: &Terms) -> Vec<(&'static str, String)> {
 }
 
 /// Why there is no budget, for people.
-pub(crate) fn explain(unfit: Unfit, terms: &Terms) -> String {
+fn explain(unfit: Unfit, terms: &Terms) -> String {
     match unfit {
         Unfit::MoreThanUsable { asked, usable } => {
             format!("{} is more than the {} that weights and workspace leave of this machine's memory", mb(asked), mb(usable))

@@ -1,13 +1,11 @@
 //! `coxswain fit`: what a model would take of this machine, and how many rows would fit beside it. Loads nothing.
 
-use crate::budget::{self, Wanted};
+use crate::budget::{self, Sizing};
 use crate::bytes::mb;
-use crate::{Placing, model};
-use kv::budget::BudgetSpec;
+use crate::model;
 use kv::fit::{Budget, Terms};
 use models::measure::Measured;
-use models::mlx::{self, Place};
-use models::mlx_engine::OpenOptions;
+use models::mlx::Place;
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -15,23 +13,8 @@ use std::path::PathBuf;
 pub(crate) struct Args {
     /// A folder in MLX's or Hugging Face's layout, or a GGUF file; SmolLM2-135M-Instruct if not given
     model: Option<PathBuf>,
-    /// Rows that are decoded together
-    #[arg(long, alias = "decode-concurrency", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=512))]
-    batch: u32,
-    /// Bytes for K and V of all rows and cached prefixes together, such as 512MB or 8GB, or auto
-    #[arg(long, default_value = "auto", value_parser = kv::budget::parse)]
-    kv_budget: BudgetSpec,
-    /// Tokens of a prompt that are computed in one step, between everybody's next tokens
-    #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=8192))]
-    prefill_chunk: u32,
-    /// Steps in flight
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=2))]
-    depth: u32,
-    /// Positions a request may have, prompt and answer together; what the model was made for if not given
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    context: Option<u32>,
     #[command(flatten)]
-    placing: Placing,
+    sizing: Sizing,
 }
 
 /// Lengths that people ask about; the model's own comes after those below it.
@@ -40,16 +23,12 @@ const LENGTHS: [u32; 4] = [512, 2048, 8192, 32_768];
 /// The whole answer, or one line that says what is wrong.
 pub(crate) fn run(args: &Args) -> Result<String, String> {
     let path = model::path(args.model.as_deref(), "MODEL")?;
-    let open = OpenOptions { path: path.clone(), name: None, device: args.placing.device(), dtype: args.placing.dtype() };
-    let measured = Measured::open(&open).map_err(|e| e.to_string())?;
+    // Fails where `serve` would.
+    model::text(&path)?;
+    let measured = Measured::open(&args.sizing.open(path.clone(), None)).map_err(|e| e.to_string())?;
     let made_for = measured.config.context as u32;
-    let context = made_for.min(args.context.unwrap_or(u32::MAX));
-    // What serving finds out when it holds the kernel against MLX's own attention.
-    let gathers = measured.place == Place::Cpu;
-    let wanted = Wanted { spec: args.kv_budget, batch: args.batch, prefill_chunk: args.prefill_chunk, depth: args.depth, context, gathers };
-    let memory = mlx::memory_left(measured.place).map_err(|e| format!("{}: --kv-budget: {e}", path.display()))?;
-    let terms = wanted.terms(&measured.config, &measured.geometry, memory.saturating_sub(measured.weight_bytes));
-    let budget = terms.budget().map_err(|unfit| format!("{}: --kv-budget: {}", path.display(), budget::explain(unfit, &terms)))?;
+    let (terms, budget) = budget::measured(&measured, &args.sizing, &path).map_err(|e| e.to_string())?;
+    let memory = terms.left + measured.weight_bytes;
     let head = format!("model      {}\n", path.display());
     Ok(head + &sums(&measured, memory, &terms, budget) + &table(&terms, budget.blocks, made_for))
 }
@@ -84,6 +63,7 @@ fn table(terms: &Terms, blocks: u32, made_for: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kv::budget::BudgetSpec;
     use kv::{Elements, Geometry, Layer, Span};
 
     fn geometry(span: Span) -> Geometry {

@@ -44,7 +44,7 @@ struct CheckArgs {
 }
 
 /// Where a model runs, and in what.
-#[derive(clap::Args, Clone, Copy)]
+#[derive(clap::Args, Debug, Clone, Copy)]
 struct Placing {
     /// Where the model runs; auto takes the GPU where MLX has one
     #[arg(long, value_enum, default_value_t = Device::Auto)]
@@ -54,14 +54,14 @@ struct Placing {
     dtype: Dtype,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, ValueEnum)]
 enum Device {
     Auto,
     Cpu,
     Gpu,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, ValueEnum)]
 enum Dtype {
     Auto,
     F32,

@@ -1,13 +1,13 @@
 //! `coxswain serve`: loads a model, starts the actors, answers HTTP until told to stop.
 
-use crate::budget::{self, Wanted};
+use crate::budget::{self, Sizing};
 use crate::logging::{self, LogFormat};
-use crate::{Placing, descriptors, model};
+use crate::{descriptors, model};
 use actors::Options;
 use api::ServeOptions;
-use kv::budget::BudgetSpec;
 use models::engine::Engine;
-use models::mlx_engine::{OpenOptions, Opened};
+use models::measure::Measured;
+use models::mlx_engine::Opened;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,24 +28,11 @@ pub(crate) struct Args {
     /// Serve whoever reaches the address: there are no keys yet
     #[arg(long)]
     open: bool,
-    /// Rows that are decoded together
-    #[arg(long, alias = "decode-concurrency", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=512))]
-    batch: u32,
-    /// Bytes for K and V of all rows and cached prefixes together, such as 512MB or 8GB, or auto
-    #[arg(long, default_value = "auto", value_parser = kv::budget::parse)]
-    kv_budget: BudgetSpec,
-    /// Tokens of a prompt that are computed in one step, between everybody's next tokens
-    #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=8192))]
-    prefill_chunk: u32,
-    /// Positions a request may have, prompt and answer together; what the model was made for if not given
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    context: Option<u32>,
+    #[command(flatten)]
+    sizing: Sizing,
     /// Requests that may wait beyond those that run
     #[arg(long, default_value_t = 1024)]
     queue: u32,
-    /// Steps in flight
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=2))]
-    depth: u32,
     /// Compute every prompt anew, also where a cached prefix would do
     #[arg(long)]
     no_prefix_cache: bool,
@@ -57,8 +44,6 @@ pub(crate) struct Args {
     drain_timeout: u64,
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
-    #[command(flatten)]
-    placing: Placing,
 }
 
 /// Serves until a signal; an error is one line.
@@ -90,12 +75,12 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
 }
 
 fn options(args: &Args) -> Options {
+    let Sizing { batch, prefill_chunk, depth, .. } = args.sizing;
     Options {
-        batch: args.batch,
-        prefill_chunk: args.prefill_chunk,
-        // A chunk beside a full batch.
-        step_tokens: args.prefill_chunk + args.batch,
-        depth: args.depth,
+        batch,
+        prefill_chunk,
+        step_tokens: args.sizing.step_tokens(),
+        depth,
         queue: args.queue,
         prefix_cache: !args.no_prefix_cache,
         ..Options::default()
@@ -103,14 +88,15 @@ fn options(args: &Args) -> Options {
 }
 
 fn opener(args: &Args, path: PathBuf) -> actors::Opener {
-    let (spec, batch, prefill_chunk, depth) = (args.kv_budget, args.batch, args.prefill_chunk, args.depth);
-    let (context, deterministic) = (args.context, args.deterministic);
-    let open = OpenOptions { path, name: args.name.clone(), device: args.placing.device(), dtype: args.placing.dtype() };
+    let (sizing, deterministic) = (args.sizing, args.deterministic);
+    let open = sizing.open(path, args.name.clone());
     Box::new(move || {
+        // What cannot be is said now, not after minutes of loading.
+        budget::measured(&Measured::open(&open)?, &sizing, &open.path)?;
         let opened = Opened::open(&open)?;
         tracing::info!("{}", opened.route());
-        let context = opened.context().min(context.unwrap_or(u32::MAX));
-        let blocks = budget::blocks(&opened, &Wanted { spec, batch, prefill_chunk, depth, context, gathers: opened.gathers() }, &open.path)?;
+        let blocks = budget::blocks(&opened, &sizing, &open.path)?;
+        let context = sizing.context_of(opened.config());
         Ok(Box::new(opened.into_engine(blocks, context, deterministic)?) as Box<dyn Engine>)
     })
 }

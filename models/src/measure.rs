@@ -1,4 +1,4 @@
-//! What a model will take, from its headers alone: no weight is read, and nothing is put on a device.
+//! What a model will take, from its headers: no matrix is read, and nothing is put on a device.
 
 use crate::config::Config;
 use crate::engine::EngineError;
@@ -22,7 +22,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Reads the headers that [`mlx_engine::Opened::open`] would read, with the same choices of device and type.
+    /// Reads what [`mlx_engine::Opened::open`] would read but for matrices, with the same choices of device and type, and fails as it would.
     pub fn open(o: &OpenOptions) -> Result<Measured, EngineError> {
         let place = mlx::choose(o.device).map_err(|reason| EngineError::Load { file: o.path.clone(), reason })?;
         let (config, source) = weights::open(&o.path)?;

@@ -4,7 +4,9 @@
 //! take a file's place between the look and the opening.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Error, ErrorKind, Read, Result};
+#[cfg(any(feature = "text", test))]
+use std::io::Read;
+use std::io::{Error, ErrorKind, Result};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -23,6 +25,7 @@ pub(crate) fn open(path: &Path) -> Result<(File, u64)> {
 }
 
 /// The text of a plain file of at most `bytes_max` bytes.
+#[cfg(any(feature = "text", test))]
 pub(crate) fn read(path: &Path, bytes_max: u64) -> Result<String> {
     let (file, _) = open(path)?;
     let mut bytes = Vec::new();

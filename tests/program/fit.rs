@@ -46,14 +46,16 @@ fn the_default_model_needs_no_name() {
 
 #[test]
 fn what_cannot_be_measured_is_named() {
-    let (_root, dir) = copy("llama_tied");
-    let shown = dir.to_string_lossy().into_owned();
     let refused = |args: &[&str], parts: &[&str]| {
         let (code, said, wrong) = fit(args);
         assert_eq!((code, said.as_str()), (Some(2), ""), "{wrong}");
         assert!(wrong.starts_with("coxswain: ") && wrong.lines().count() == 1, "{wrong}");
         assert!(parts.iter().all(|part| wrong.contains(part)), "{parts:?} in {wrong}");
     };
+    let (_root, dir) = copy("llama_tied");
+    refused(&[&dir.to_string_lossy()], &["tokenizer.json"]);
+    tokenizer(&dir);
+    let shown = dir.to_string_lossy().into_owned();
     refused(&[&shown, "--kv-budget", "1KB"], &[&shown, "--kv-budget", "1.0 KB", "24.6 KB"]);
     refused(&[&shown, "--kv-budget", "900TB"], &["--kv-budget", "900000.0 GB", "more than"]);
     refused(&["/no/such/model"], &["MODEL /no/such/model"]);

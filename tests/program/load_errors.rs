@@ -33,7 +33,11 @@ const FOLDERS: &[Damage] = &[
     ("weights cut in the data", |dir| cut(&dir.join("model.safetensors"), |n| n - 1), &["model.safetensors", "truncated", "tensor model."]),
     ("weights too long", |dir| cut(&dir.join("model.safetensors"), |n| n + 1), &["model.safetensors", "its header says"]),
     ("no weights", |dir| std::fs::remove_file(dir.join("model.safetensors")).unwrap(), &["no *.safetensors"]),
-    ("a tensor missing", |dir| weights(dir, |w| w.remove("model.layers.1.mlp.up_proj.weight")), &["tensor model.layers.1.mlp.up_proj.weight", "missing"]),
+    (
+        "a tensor missing",
+        |dir| weights(dir, |w| w.remove("model.layers.1.mlp.up_proj.weight")),
+        &["model.safetensors: tensor model.layers.1.mlp.up_proj.weight", "missing"],
+    ),
     (
         "a shape wrong",
         |dir| weights(dir, |w| w.transpose("model.layers.2.mlp.down_proj.weight")),
@@ -55,12 +59,20 @@ const FOLDERS: &[Damage] = &[
         |dir| config(dir, "num_hidden_layers", json!(2)),
         &["model.safetensors", "9 tensors", "config.json", "model.layers.2.input_layernorm.weight"],
     ),
-    ("a shard missing", |dir| index(dir, "m-2.safetensors"), &["model.safetensors.index.json", "weight_map", "m-2.safetensors is missing"]),
+    (
+        "a shard missing",
+        |dir| {
+            index(dir, "m-2.safetensors");
+            std::fs::remove_file(dir.join("model.safetensors")).unwrap();
+        },
+        &["model.safetensors.index.json", "weight_map", "m-2.safetensors is missing"],
+    ),
     (
         "a tensor of another shard",
         |dir| {
             index(dir, "m-2.safetensors");
             weights_to(dir, "m-2.safetensors", |w| w.remove("model.norm.weight"));
+            std::fs::remove_file(dir.join("model.safetensors")).unwrap();
         },
         &["m-2.safetensors", "tensor model.norm.weight", "missing", "model.safetensors.index.json"],
     ),

@@ -217,14 +217,29 @@ fn is_tied(c: &Config, from: &Loader) -> bool {
     c.tied.unwrap_or_else(|| !from.source.has("lm_head", "weight"))
 }
 
-/// What [`Llama::bytes`] will be, from headers alone.
+/// What [`Llama::bytes`] will be. Needs no matrix, and fails for whatever is missing or of a wrong shape, as loading would.
 pub fn weight_bytes(c: &Config, from: &Loader) -> Result<u64, EngineError> {
     let mut bytes = from.matrix_bytes("model.embed_tokens", c.vocab, c.hidden)?;
     if !is_tied(c, from) {
         bytes += Join::head(c).bytes(from)?;
     }
-    for join in (0..c.layers).flat_map(|i| Join::of_layer(c, i)) {
-        bytes += join.bytes(from)?;
+    from.vector("model.norm", "weight", c.hidden)?;
+    for index in 0..c.layers {
+        for (path, len) in norms(c, index) {
+            from.vector(&path, "weight", len)?;
+        }
+        for join in Join::of_layer(c, index) {
+            bytes += join.bytes(from)?;
+        }
     }
     Ok(bytes)
+}
+
+/// A layer's norms, with their lengths.
+fn norms(c: &Config, index: usize) -> Vec<(String, usize)> {
+    let mut all = vec![("input_layernorm", c.hidden), ("post_attention_layernorm", c.hidden)];
+    if c.family == Family::Qwen3 {
+        all.extend([("self_attn.q_norm", c.head_dim), ("self_attn.k_norm", c.head_dim)]);
+    }
+    all.into_iter().map(|(name, len)| (format!("model.layers.{index}.{name}"), len)).collect()
 }

@@ -139,14 +139,22 @@ impl Loader<'_> {
         }
     }
 
-    /// Bytes that [`Loader::linear`] would take, from headers alone.
+    /// Bytes that [`Loader::linear`] would take, of which no matrix is read.
     pub fn linear_bytes(&self, modules: &[(String, usize)], cols: usize, bias: bool) -> Result<u64, EngineError> {
         let mut bytes = 0;
         for (path, rows) in modules {
-            let biases = if bias { rows * self.float.bytes() } else { 0 };
-            bytes += self.matrix_bytes(path, *rows, cols)? + biases as u64;
+            bytes += self.matrix_bytes(path, *rows, cols)?;
+            if bias {
+                self.vector(path, "bias", *rows)?;
+                bytes += (rows * self.float.bytes()) as u64;
+            }
         }
         Ok(bytes)
+    }
+
+    /// Fails where [`Loader::norm`] or a bias would.
+    pub fn vector(&self, path: &str, leaf: &str, len: usize) -> Result<(), EngineError> {
+        self.source.vector(path, leaf, len).map(|_| ())
     }
 
     /// Bytes of one matrix, such as [`Loader::embedding`] would take.

@@ -202,8 +202,12 @@ impl Source for SafetensorsFolder {
 
     fn bad(&self, path: &str, leaf: &str, reason: &str) -> EngineError {
         let name = format!("{path}.{leaf}");
-        // A missing tensor's file is the folder: any of its files might have held it.
-        let file = self.tensors.get(&name).map_or(&self.dir, |p| &self.files[p.file].0);
+        // Any of several files might have held a missing tensor: then it is the folder that lacks it.
+        let file = match (self.tensors.get(&name), &self.files[..]) {
+            (Some(place), files) => &files[place.file].0,
+            (None, [(only, _)]) => only,
+            (None, _) => &self.dir,
+        };
         EngineError::Load { file: file.clone(), reason: one_line(&format!("tensor {name} {reason}")) }
     }
 }

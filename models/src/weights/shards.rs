@@ -1,7 +1,8 @@
 //! Which files of a folder hold its weights: those that `model.safetensors.index.json` names, or without one, every safetensors file.
 //!
 //! The index is Hugging Face's: `weight_map` gives each tensor its file. Where there is one, other safetensors files of the
-//! folder (the same weights in another layout, adapters) are nobody's business.
+//! folder (the same weights in another layout, adapters) are nobody's business. But an index that does not name the
+//! `model.safetensors` beside it was left by another state of the folder: transformers takes that file before any index, too.
 
 use crate::engine::EngineError;
 use crate::plain::{self, one_line};
@@ -12,6 +13,9 @@ use std::path::{Component, Path, PathBuf};
 
 /// What the index is called.
 pub(super) const INDEX: &str = "model.safetensors.index.json";
+
+/// What holds all weights of a model that is not cut into shards.
+const WHOLE: &str = "model.safetensors";
 
 /// Far above any index: some hundred bytes for each of a hundred thousand tensors.
 const INDEX_BYTES_MAX: u64 = 64 << 20;
@@ -28,7 +32,14 @@ pub(super) struct Shards {
 pub(super) fn find(dir: &Path, skip: &[&str]) -> Result<Shards, EngineError> {
     let index = dir.join(INDEX);
     match plain::read(&index, INDEX_BYTES_MAX) {
-        Ok(text) => indexed(dir, &text).map_err(|reason| load(&index, &reason)),
+        Ok(text) => {
+            let (files, map) = named(&text).map_err(|reason| load(&index, &reason))?;
+            if !files.contains(WHOLE) && dir.join(WHOLE).exists() {
+                return Ok(Shards { files: vec![dir.join(WHOLE)], map: BTreeMap::new() });
+            }
+            there(dir, &files, &map).map_err(|reason| load(&index, &reason))?;
+            Ok(Shards { files: files.iter().map(|name| dir.join(name)).collect(), map })
+        }
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(Shards { files: listed(dir, skip)?, map: BTreeMap::new() }),
         Err(e) => Err(load(&index, &e.to_string())),
     }
@@ -48,7 +59,8 @@ fn listed(dir: &Path, skip: &[&str]) -> Result<Vec<PathBuf>, EngineError> {
     if paths.is_empty() { Err(load(dir, "has no *.safetensors file")) } else { Ok(paths) }
 }
 
-fn indexed(dir: &Path, text: &str) -> Result<Shards, String> {
+/// The files that an index names, and its map.
+fn named(text: &str) -> Result<(BTreeSet<String>, BTreeMap<String, String>), String> {
     let json: Map<String, Value> = serde_json::from_str(text).map_err(|e| format!("is not a JSON object: {e}"))?;
     let map = json.get("weight_map").and_then(Value::as_object).filter(|map| !map.is_empty());
     let map = map.ok_or("weight_map: must be an object that maps at least one tensor's name to a file's name")?;
@@ -56,18 +68,19 @@ fn indexed(dir: &Path, text: &str) -> Result<Shards, String> {
     for (tensor, file) in map {
         let name = file.as_str().filter(|name| is_name(name));
         let name = name.ok_or_else(|| format!("weight_map: tensor {tensor} is in {file}: the name of a file in the same folder is needed"))?;
-        names.insert(name);
+        names.insert(name.to_owned());
         of.insert(tensor.clone(), name.to_owned());
     }
-    let files: Vec<PathBuf> = names.iter().map(|name| dir.join(name)).collect();
-    for (file, name) in files.iter().zip(&names) {
-        // A link to nowhere is missing, too. What else may be wrong with it, opening it says.
-        if std::fs::metadata(file).is_err_and(|e| e.kind() == ErrorKind::NotFound) {
-            let tensors = of.values().filter(|n| n == name).count();
-            return Err(format!("weight_map: {name} is missing, which holds {tensors} of the {} tensors", of.len()));
-        }
-    }
-    Ok(Shards { files, map: of })
+    Ok((names, of))
+}
+
+/// Every named file must be there. What else may be wrong with it, opening it says.
+fn there(dir: &Path, names: &BTreeSet<String>, map: &BTreeMap<String, String>) -> Result<(), String> {
+    // A link to nowhere is missing, too.
+    let missing = |name: &&String| std::fs::metadata(dir.join(name)).is_err_and(|e| e.kind() == ErrorKind::NotFound);
+    let Some(name) = names.iter().find(missing) else { return Ok(()) };
+    let tensors = map.values().filter(|n| *n == name).count();
+    Err(format!("weight_map: {name} is missing, which holds {tensors} of the {} tensors", map.len()))
 }
 
 /// One step within the folder: no path that leads elsewhere.
@@ -110,6 +123,17 @@ mod tests {
         let files = ["m-1.safetensors", "m-2.safetensors", "consolidated.safetensors", "adapters.safetensors"];
         let index = map(json!({"b": "m-2.safetensors", "a": "m-1.safetensors", "c": "m-1.safetensors"}));
         assert_eq!(found(&files, Some(&index)).unwrap(), ["m-1.safetensors", "m-2.safetensors"]);
+    }
+
+    #[test]
+    fn an_index_of_other_files_gives_way_to_the_whole_model() {
+        let (stale, own) = (map(json!({"a": "m-1.safetensors"})), map(json!({"a": "model.safetensors", "b": "m-1.safetensors"})));
+        let files = ["model.safetensors", "m-1.safetensors"];
+        assert_eq!(found(&files[..1], Some(&stale)).unwrap(), ["model.safetensors"]);
+        assert_eq!(found(&files, Some(&stale)).unwrap(), ["model.safetensors"]);
+        assert_eq!(found(&files, Some(&own)).unwrap(), ["m-1.safetensors", "model.safetensors"]);
+        assert!(found(&files[..1], Some(&own)).unwrap_err().contains("m-1.safetensors is missing"));
+        assert!(found(&files, Some("{}")).unwrap_err().contains("weight_map"), "a file that cannot be read is no reason to guess");
     }
 
     #[test]
