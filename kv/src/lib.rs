@@ -24,6 +24,6 @@ pub use budget::BudgetSpec;
 pub use geometry::{Elements, Geometry, Layer, Span};
 pub use invariants::{Invariant, Violation};
 pub use pool::{Pool, PoolConfig};
-pub use settle::{Grant, Ledger, Settled, Want, Wants};
+pub use settle::{Grant, Ids, Ledger, Settled, Want, Wants};
 pub use step::{BLOCK_TOKENS, BlockId, Draw, Input, RowFault, RowResult, Sampling, SeqId, Step, StepDone, StepId, StepRow};
 pub use window::{Window, blocks_at_once};

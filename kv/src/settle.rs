@@ -2,7 +2,11 @@
 
 use crate::step::{BlockId, SeqId, StepId};
 use crate::window::Window;
+use smallvec::SmallVec;
 use std::sync::Arc;
+
+/// Ids that a step computed for one row. A row that decodes has one, which needs no allocation.
+pub type Ids = SmallVec<[u32; 4]>;
 
 /// One wish. Releases come first in a list, then growth (oldest row first), then admissions.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,7 +14,7 @@ pub enum Want {
     /// Give back every block of `seq`. Blocks named by steps up to `after` are held until that step is done.
     Release { seq: SeqId, after: Option<StepId> },
     /// `tokens` are the ids at the next computed positions of `seq` (their K and V are written): full blocks enter the prefix index.
-    Seal { seq: SeqId, tokens: Vec<u32> },
+    Seal { seq: SeqId, tokens: Ids },
     /// Positions of `seq` below `tokens`, all of them sealed, are read by no step after `after`: the whole blocks below go back, held
     /// until that step is done, and [`BlockId`] 0 stands for them in the row's table.
     Behind { seq: SeqId, tokens: u32, after: Option<StepId> },
@@ -36,18 +40,17 @@ pub struct Wants {
     pub list: Vec<Want>,
 }
 
-/// The answer to one [`Want`].
+/// The answer to a [`Want::Grow`] or a [`Want::Admit`]; the others are never refused, and need none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Grant {
-    /// Done; nothing to tell.
-    Noted,
     /// Blocks to append to the row's table, and copies to make first.
     Grown { new: Vec<BlockId>, copies: Vec<(BlockId, BlockId)> },
     /// The row's table; its first `cached` tokens are there already. Block 0 stands for what lies behind the row's window.
     Admitted { cached: u32, table: Vec<BlockId>, copies: Vec<(BlockId, BlockId)> },
 }
 
-/// Grants for the first `grants.len()` wants; the next one, if any, fell short and nothing after it was looked at.
+/// Grants for the list's first `grants.len()` growths and admissions; the next one, if any, fell short and nothing after it was looked
+/// at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settled {
     pub turn: u64,

@@ -211,7 +211,7 @@ fn seal(pool: &mut Pool, naive: &mut Naive, seq: SeqId, most: u32) {
         let at = (row.table[(position / BLOCK_TOKENS) as usize], position % BLOCK_TOKENS);
         naive.slots.insert(at, (seq, row.tokens[..=position as usize].to_vec()));
     }
-    let tokens = row.tokens[row.sealed as usize..end as usize].to_vec();
+    let tokens = row.tokens[row.sealed as usize..end as usize].into();
     (row.sealed, row.source) = (end, None);
     settle(pool, Want::Seal { seq, tokens });
 }

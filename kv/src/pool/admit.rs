@@ -1,7 +1,7 @@
 //! Admission: match the longest cached prefix, then reserve, all or nothing.
 
 use super::behind::NOBODYS;
-use super::{Home, Pool, ROOT, Row, Serial};
+use super::{Home, Pool, ROOT, Row, Serial, take};
 use crate::settle::Grant;
 use crate::step::{BlockId, SeqId};
 use crate::window::{Window, blocks_at_once};
@@ -66,7 +66,7 @@ impl Pool {
         let entries_behind = self.pass_over(behind, &mut table);
         shared.iter().for_each(|&block| self.blocks.share(block));
         table.extend_from_slice(shared);
-        table.extend((0..new).map(|_| self.take()));
+        table.extend((0..new).map(|_| take(&mut self.blocks, &mut self.index)));
         let row = Row { table: table.clone(), given_up: behind.len() as u32, entries_behind, granted, sealed: cached, chain, pinned: None };
         self.rows.insert(entrant.seq, row);
         Some(Grant::Admitted { cached, table, copies: Vec::new() })
@@ -85,7 +85,7 @@ impl Pool {
         let mut table = Vec::with_capacity(matched.len());
         let entries_behind = self.pass_over(behind, &mut table);
         read.iter().for_each(|&block| self.blocks.share(block));
-        let copy = self.take();
+        let copy = take(&mut self.blocks, &mut self.index);
         self.index.copy(source, copy);
         table.extend_from_slice(shared);
         table.push(copy);

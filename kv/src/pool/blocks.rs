@@ -1,6 +1,7 @@
 //! Reference counts, and where each unreferenced block waits: free, cached or held. Every operation is O(1) and allocates
 //! nothing: the lists are threaded through one array, and index 0, which no block has, ends them.
 
+use super::index::Index;
 use crate::step::{BlockId, StepId};
 
 /// Where a block is.
@@ -117,6 +118,13 @@ impl Blocks {
         if meta.refs == 0 {
             let held = meta.held_until > done;
             self.settle_down(block.0, held, indexed);
+        }
+    }
+
+    /// The source of a copy is not needed any more.
+    pub(super) fn unpin(&mut self, pinned: Option<BlockId>, after: Option<StepId>, index: &Index) {
+        if let Some(block) = pinned {
+            self.drop_ref(block, after, index.contains(block));
         }
     }
 

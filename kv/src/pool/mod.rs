@@ -68,9 +68,17 @@ impl Pool {
     /// A row that grows without being admitted, is admitted twice, or gives up what it has not sealed, is the caller's bug and
     /// panics: going on would give one row's memory to another.
     pub fn settle(&mut self, wants: Wants) -> Settled {
-        let mut grants = Vec::with_capacity(wants.list.len());
+        let mut grants = Vec::new();
         for want in &wants.list {
-            match self.grant(want) {
+            let grant = match want {
+                Want::Grow { seq, tokens } => self.grow(*seq, *tokens),
+                Want::Admit { seq, prompt, chunk, spare, window } => self.admit(*seq, prompt, (*chunk, *spare), *window),
+                told => {
+                    self.note(told);
+                    continue;
+                }
+            };
+            match grant {
                 Some(grant) => grants.push(grant),
                 None => break,
             }
@@ -90,7 +98,8 @@ impl Pool {
         }
     }
 
-    fn grant(&mut self, want: &Want) -> Option<Grant> {
+    /// What is told, not asked.
+    fn note(&mut self, want: &Want) {
         match want {
             Want::Release { seq, after } => self.release(*seq, *after),
             Want::Seal { seq, tokens } => self.seal(*seq, tokens),
@@ -100,25 +109,19 @@ impl Pool {
                 self.blocks.step_done(*step, |block| self.index.contains(block));
             }
             Want::Void => self.void(),
-            Want::Grow { seq, tokens } => return self.grow(*seq, *tokens),
-            Want::Admit { seq, prompt, chunk, spare, window } => {
-                return self.admit(*seq, prompt, (*chunk, *spare), *window);
-            }
+            Want::Grow { .. } | Want::Admit { .. } => unreachable!("asked, not told"),
         }
-        Some(Grant::Noted)
     }
 
     /// No copies here: the block that a row writes next is never shared, because sharing is of full blocks and an admission
     /// copies the one that it must write into.
     fn grow(&mut self, seq: SeqId, tokens: u32) -> Option<Grant> {
-        let have = self.rows.get(&seq).map(|row| row.table.len() as u32);
-        let have = have.unwrap_or_else(|| panic!("{seq:?} grows but was not admitted"));
-        let need = self.blocks_for(tokens).saturating_sub(have);
+        let row = self.rows.get_mut(&seq).unwrap_or_else(|| panic!("{seq:?} grows but was not admitted"));
+        let need = tokens.div_ceil(self.config.block_tokens).saturating_sub(row.table.len() as u32);
         if need > self.blocks.available() {
             return None;
         }
-        let new: Vec<BlockId> = (0..need).map(|_| self.take()).collect();
-        let row = self.rows.get_mut(&seq)?;
+        let new: Vec<BlockId> = (0..need).map(|_| take(&mut self.blocks, &mut self.index)).collect();
         row.table.extend_from_slice(&new);
         row.granted = row.granted.max(tokens);
         Some(Grant::Grown { new, copies: Vec::new() })
@@ -128,7 +131,7 @@ impl Pool {
         let Some(row) = self.rows.remove(&seq) else {
             return;
         };
-        self.unpin(row.pinned, after);
+        self.blocks.unpin(row.pinned, after, &self.index);
         // Tails first: a chain is evicted from its end, so that what is left of it can still be reached.
         for &block in row.blocks().iter().rev() {
             self.blocks.drop_ref(block, after, self.index.contains(block));
@@ -136,12 +139,11 @@ impl Pool {
     }
 
     fn seal(&mut self, seq: SeqId, tokens: &[u32]) {
-        // The step that copied is done. Let go of the source first: the copy may take its place in the index.
-        let pinned = self.rows.get_mut(&seq).and_then(|row| row.pinned.take());
-        self.unpin(pinned, None);
         let Some(row) = self.rows.get_mut(&seq) else {
             return;
         };
+        // The step that copied is done. Let go of the source first: the copy may take its place in the index.
+        self.blocks.unpin(row.pinned.take(), None, &self.index);
         let size = self.config.block_tokens;
         for &token in tokens {
             let room = row.table.len() as u32 * size;
@@ -177,25 +179,19 @@ impl Pool {
         self.blocks = Blocks::new(self.config.blocks);
     }
 
-    fn unpin(&mut self, pinned: Option<BlockId>, after: Option<StepId>) {
-        if let Some(block) = pinned {
-            self.blocks.drop_ref(block, after, self.index.contains(block));
-        }
-    }
-
-    /// A block with one reference: a free one, else the least recently used cached one. The caller has counted before.
-    fn take(&mut self) -> BlockId {
-        if let Some(block) = self.blocks.take_free() {
-            return block;
-        }
-        let block = self.blocks.take_cached().expect("the caller counted the available blocks");
-        self.index.remove(block);
-        block
-    }
-
     fn blocks_for(&self, tokens: u32) -> u32 {
         tokens.div_ceil(self.config.block_tokens)
     }
+}
+
+/// A block with one reference: a free one, else the least recently used cached one. The caller has counted before.
+fn take(blocks: &mut Blocks, index: &mut Index) -> BlockId {
+    if let Some(block) = blocks.take_free() {
+        return block;
+    }
+    let block = blocks.take_cached().expect("the caller counted the available blocks");
+    index.remove(block);
+    block
 }
 
 /// Enters a full block after `parent` and gives its entry. If the index has these tokens already in a block that no row uses, the

@@ -19,7 +19,7 @@ use crate::submit::{Refusal, Submit};
 use fair::Accounts;
 use kv::{Ledger, SeqId, StepId, Want};
 use queue::Queue;
-use row::{Live, Next, Row};
+use row::{Live, Next, Row, starts};
 use std::collections::{BTreeMap, VecDeque};
 use turn::Open;
 
@@ -116,7 +116,8 @@ impl Scheduler {
         self.accounts.enter(submit.key, submit.weight);
         self.arrivals += 1;
         let counts = Counts { prompt: submit.prompt.len() as u32, ..Counts::default() };
-        let row = Row { arrived_us: now_us, arrival: self.arrivals, age: None, generated: Vec::new(), flying: 0, counts, live: None, submit };
+        let starts = if self.limits.prefix_cache { starts(&submit.prompt, self.limits.block_tokens) } else { Box::default() };
+        let row = Row { arrived_us: now_us, arrival: self.arrivals, age: None, generated: Vec::new(), flying: 0, counts, live: None, starts, submit };
         self.queue.push(&row);
         self.rows.insert(row.seq(), row);
         self.stalled = false;

@@ -17,6 +17,8 @@ const LOOK_AHEAD: usize = 64;
 pub(super) struct Plan {
     /// Decoding rows first, then prefilling ones; each sort oldest first.
     pub(super) parts: Vec<Part>,
+    /// Room that the parts need, oldest row first.
+    pub(super) growths: Vec<Growth>,
     pub(super) entrants: Vec<Entrant>,
 }
 
@@ -28,6 +30,14 @@ pub(super) struct Part {
     pub(super) count: u32,
 }
 
+/// Blocks for `tokens` tokens in all of a running row.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Growth {
+    pub(super) seq: SeqId,
+    pub(super) life: u64,
+    pub(super) tokens: u32,
+}
+
 /// A row to be admitted, for `chunk` tokens of its prompt at most.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entrant {
@@ -37,21 +47,35 @@ pub(super) struct Entrant {
     pub(super) spare: u32,
 }
 
-/// A prompt that is being computed.
+/// A running row: looked up once a plan.
+struct Running<'a> {
+    row: &'a Row,
+    live: &'a Live,
+    /// Tokens that it gets in this step.
+    count: u32,
+}
+
+/// A prompt that is being computed: `at` among the running rows.
 struct Prompt {
-    seq: SeqId,
-    life: u64,
+    at: usize,
     left: u32,
     given: u32,
 }
 
+/// A row that may be admitted; `shared` tokens of its prompt, at least, it need not compute.
+struct Candidate<'a> {
+    row: &'a Row,
+    shared: u32,
+}
+
 impl Scheduler {
     pub(super) fn plan(&self) -> Plan {
-        let (mut decodes, mut prompts) = self.runnable();
+        let mut running: Vec<Running> = self.live_rows().map(|(row, live)| Running { row, live, count: 0 }).collect();
+        let (mut decodes, mut prompts) = runnable(&running);
         let places = self.limits.batch - self.running.len() as u32;
-        let candidates = self.candidates(places as usize);
+        let candidates = self.candidates(places as usize, &running);
         let any_prompt = !prompts.is_empty() || !candidates.is_empty();
-        self.fit_decodes(&mut decodes, any_prompt);
+        self.fit_decodes(&mut decodes, &running, any_prompt);
 
         let rest = self.limits.step_tokens - decodes.len() as u32;
         let mut budget = if decodes.is_empty() { rest } else { rest.min(self.limits.prefill_chunk) };
@@ -62,24 +86,15 @@ impl Scheduler {
             self.give(prompt, &mut budget, u32::MAX);
         }
 
-        let mut parts: Vec<Part> = decodes;
-        parts.extend(prompts.iter().filter(|p| p.given > 0).map(|p| Part { seq: p.seq, life: p.life, count: p.given }));
-        let entrants = self.with_spare(&parts, takes);
-        Plan { parts, entrants }
-    }
-
-    /// Running rows that can do something, oldest first.
-    fn runnable(&self) -> (Vec<Part>, Vec<Prompt>) {
-        let (mut decodes, mut prompts) = (Vec::new(), Vec::new());
-        for (row, live) in self.live_rows() {
-            let (seq, life) = (row.seq(), live.life);
-            match row.next(live) {
-                Next::Decode => decodes.push(Part { seq, life, count: 1 }),
-                Next::Prefill(left) => prompts.push(Prompt { seq, life, left, given: 0 }),
-                Next::Wait => {}
-            }
+        let counts = decodes.iter().map(|&at| (at, 1)).chain(prompts.iter().map(|p| (p.at, p.given))).filter(|(_, count)| *count > 0);
+        let mut parts = Vec::with_capacity(decodes.len() + prompts.len());
+        for (at, count) in counts {
+            let Running { row, live, count: of } = &mut running[at];
+            *of = count;
+            parts.push(Part { seq: row.seq(), life: live.life, count });
         }
-        (decodes, prompts)
+        let entrants = if takes.is_empty() { Vec::new() } else { self.with_spare(&running, takes) };
+        Plan { parts, growths: self.growths(&running), entrants }
     }
 
     /// Running rows, oldest first.
@@ -91,18 +106,16 @@ impl Scheduler {
     }
 
     /// Leaves out decoding rows that the step has no room for: those that ran last.
-    fn fit_decodes(&self, decodes: &mut Vec<Part>, any_prompt: bool) {
+    fn fit_decodes(&self, decodes: &mut Vec<usize>, running: &[Running], any_prompt: bool) {
         let step = self.limits.step_tokens;
         let kept = if any_prompt { self.limits.prefill_chunk.min(step / 2) } else { 0 };
         let room = (step - kept) as usize;
         if decodes.len() <= room {
             return;
         }
-        let last = |part: &Part| self.rows[&part.seq].live.as_ref().and_then(|live| live.last_step);
-        let mut by_turn: Vec<Part> = decodes.clone();
-        by_turn.sort_by_key(last);
-        by_turn.truncate(room);
-        decodes.retain(|part| by_turn.iter().any(|kept| kept.seq == part.seq));
+        decodes.sort_by_key(|&at| running[at].live.last_step);
+        decodes.truncate(room);
+        decodes.sort_unstable();
     }
 
     /// Divides the budget among running prompts: half to the oldest, the shortest first among the others.
@@ -132,43 +145,48 @@ impl Scheduler {
     }
 
     /// How much of its prompt each candidate may compute in this step, as long as there is budget.
-    fn entrants_chunks(&self, candidates: &[SeqId], budget: &mut u32) -> Vec<(SeqId, u32)> {
+    fn entrants_chunks<'a>(&self, candidates: &'a [Candidate<'a>], budget: &mut u32) -> Vec<(&'a Candidate<'a>, u32)> {
         let mut takes = Vec::new();
-        for seq in candidates {
-            let row = &self.rows[seq];
-            let left = row.known() - self.sealed_for(row);
+        for candidate in candidates {
+            let left = candidate.row.known() - candidate.shared;
             let chunk = left.min(self.limits.prefill_chunk).min(*budget);
             if chunk == 0 {
                 break;
             }
             *budget -= chunk;
-            takes.push((*seq, chunk));
+            takes.push((candidate, chunk));
         }
         takes
     }
 
+    fn growths(&self, running: &[Running]) -> Vec<Growth> {
+        let growth = |Running { row, live, count }: &Running| {
+            let tokens = live.launched + count;
+            let grows = *count > 0 && self.limits.blocks_for(tokens) > live.table.len() as u32;
+            grows.then(|| Growth { seq: row.seq(), life: live.life, tokens })
+        };
+        running.iter().filter_map(growth).collect()
+    }
+
     /// An admission must leave what the rows before it, and the row itself, need soon: the rest of their known tokens, and a block to
     /// decode into. Never more than a row can come to in all, or holds at one time, so that a row that is alone always fits.
-    fn with_spare(&self, parts: &[Part], takes: Vec<(SeqId, u32)>) -> Vec<Entrant> {
+    fn with_spare(&self, running: &[Running], takes: Vec<(&Candidate, u32)>) -> Vec<Entrant> {
         let limits = &self.limits;
         let soon = |row: &Row, given_up: u32| {
             let next_block = row.known().saturating_add(row.flying).saturating_add(limits.block_tokens);
             limits.blocks_at_once(next_block.min(row.most()), given_up)
         };
         let mut spare = 0;
-        for (row, live) in self.live_rows() {
-            let count = parts.iter().find(|part| part.seq == row.seq()).map_or(0, |part| part.count);
+        for Running { row, live, count } in running {
             let have = limits.blocks_for(live.launched + count).max(live.table.len() as u32) - live.given_up;
             spare += soon(row, live.given_up).saturating_sub(have);
         }
         let mut entrants = Vec::with_capacity(takes.len());
-        for (seq, chunk) in takes {
-            let row = &self.rows[&seq];
+        for (Candidate { row, shared }, chunk) in takes {
             // Its whole prompt the pool looks at itself.
             let own = soon(row, 0) - limits.blocks_at_once(row.known(), 0);
-            entrants.push(Entrant { seq, chunk, spare: spare + own });
-            let shared = self.sealed_for(row);
-            let behind = limits.behind(shared, shared);
+            entrants.push(Entrant { seq: row.seq(), chunk, spare: spare + own });
+            let behind = limits.behind(*shared, *shared);
             spare += soon(row, behind).saturating_sub(limits.blocks_for(shared + chunk) - behind);
         }
         entrants
@@ -176,50 +194,57 @@ impl Scheduler {
 
     /// Who may be admitted, in order: preempted rows by age, then the queue. A row whose token is still in flight has to wait for
     /// it, and nobody goes past a preempted row.
-    fn candidates(&self, places: usize) -> Vec<SeqId> {
-        let mut chosen: Vec<SeqId> = Vec::new();
+    fn candidates<'a>(&'a self, places: usize, running: &[Running]) -> Vec<Candidate<'a>> {
+        let mut chosen: Vec<Candidate> = Vec::new();
+        if places == 0 {
+            return chosen;
+        }
         for seq in self.resuming.values() {
             if chosen.len() == places || self.rows[seq].flying > 0 {
                 return chosen;
             }
-            if !self.is_held_back(&self.rows[seq], &chosen) {
-                chosen.push(*seq);
-            }
+            chosen.extend(self.unless_held_back(&self.rows[seq], running, &chosen));
         }
         for seq in self.queue.in_order(&self.accounts).take(places + LOOK_AHEAD) {
             if chosen.len() >= places {
                 break;
             }
-            if !self.is_held_back(&self.rows[&seq], &chosen) {
-                chosen.push(seq);
-            }
+            chosen.extend(self.unless_held_back(&self.rows[&seq], running, &chosen));
         }
         chosen
     }
 
-    /// Whether much of the row's prompt is being computed for another row right now: it waits until those blocks are sealed, and
-    /// then shares them. The wait ends with that row's prefill at the latest.
-    fn is_held_back(&self, row: &Row, chosen: &[SeqId]) -> bool {
+    /// The row, unless much of its prompt is being computed for another row right now: then it waits until those blocks are sealed,
+    /// and shares them. The wait ends with that row's prefill at the latest.
+    fn unless_held_back<'a>(&self, row: &'a Row, running: &[Running], chosen: &[Candidate]) -> Option<Candidate<'a>> {
         if !self.limits.prefix_cache {
-            return false;
+            return Some(Candidate { row, shared: 0 });
         }
         let size = self.limits.block_tokens;
-        let have = self.sealed_for(row);
-        let worth_it = |other: &Row| {
-            let gain = row.common(other, size).saturating_sub(have);
-            gain > 0 && gain.saturating_mul(4) >= row.submit.prompt.len() as u32
-        };
-        self.live_rows().any(|(other, _)| worth_it(other)) || chosen.iter().any(|seq| worth_it(&self.rows[seq]))
+        // Of what running rows have sealed at least so much need not be computed, and of what they will have, so much.
+        let (mut shared, mut soon) = (0, 0);
+        for Running { row: other, live, .. } in running {
+            let common = row.common(other, size);
+            shared = shared.max(common.min(live.sealed / size * size));
+            soon = soon.max(common);
+        }
+        shared = shared.min(row.known() - 1);
+        soon = chosen.iter().map(|other| row.common(other.row, size)).fold(soon, u32::max);
+        let gain = soon.saturating_sub(shared);
+        let is_held_back = gain > 0 && gain.saturating_mul(4) >= row.submit.prompt.len() as u32;
+        (!is_held_back).then_some(Candidate { row, shared })
     }
+}
 
-    /// Tokens of the row's prompt that running rows have sealed: so many, at least, it need not compute.
-    fn sealed_for(&self, row: &Row) -> u32 {
-        if !self.limits.prefix_cache {
-            return 0;
+/// Running rows that can do something, by their places, oldest first: those that decode, and prompts.
+fn runnable(running: &[Running]) -> (Vec<usize>, Vec<Prompt>) {
+    let (mut decodes, mut prompts) = (Vec::with_capacity(running.len()), Vec::new());
+    for (at, Running { row, live, .. }) in running.iter().enumerate() {
+        match row.next(live) {
+            Next::Decode => decodes.push(at),
+            Next::Prefill(left) => prompts.push(Prompt { at, left, given: 0 }),
+            Next::Wait => {}
         }
-        let size = self.limits.block_tokens;
-        let shared = |(other, live): (&Row, &Live)| row.common(other, size).min(live.sealed / size * size);
-        let most = self.live_rows().map(shared).max().unwrap_or(0);
-        most.min(row.known() - 1)
     }
+    (decodes, prompts)
 }

@@ -4,7 +4,8 @@ use super::fair::{Accounts, prompt_charge};
 use super::row::Row;
 use crate::submit::KeyId;
 use kv::SeqId;
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 #[derive(Debug, Default)]
 pub(super) struct Queue {
@@ -52,18 +53,16 @@ impl Queue {
 
     /// All waiting rows in the order of admission: the least charged key next, each row charged its prompt as if it were admitted.
     pub(super) fn in_order<'a>(&'a self, accounts: &'a Accounts) -> impl Iterator<Item = SeqId> + 'a {
-        let mut heads: Vec<_> = self.keys.iter().map(|(key, places)| (accounts.charged(*key), places.iter().peekable())).collect();
-        std::iter::from_fn(move || {
-            let (charged, places) = heads
-                .iter_mut()
-                .filter_map(|(charged, places)| {
-                    let arrival = places.peek()?.arrival;
-                    Some(((*charged, arrival), (charged, places)))
-                })
-                .min_by_key(|(order, _)| *order)?
-                .1;
+        let mut places: Vec<_> = self.keys.values().map(BTreeSet::iter).collect();
+        let head = |charged, places: &mut std::collections::btree_set::Iter<'a, Place>, key| {
             let place = places.next()?;
-            *charged += prompt_charge(place.prompt, place.weight);
+            Some(Reverse((charged, place.arrival, key, place)))
+        };
+        let heads = self.keys.keys().zip(&mut places).enumerate();
+        let mut heads: BinaryHeap<_> = heads.filter_map(|(key, (id, places))| head(accounts.charged(*id), places, key)).collect();
+        std::iter::from_fn(move || {
+            let Reverse((charged, _, key, place)) = heads.pop()?;
+            heads.extend(head(charged + prompt_charge(place.prompt, place.weight), &mut places[key], key));
             Some(place.seq)
         })
     }

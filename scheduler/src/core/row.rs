@@ -2,12 +2,14 @@
 
 use crate::event::Counts;
 use crate::submit::Submit;
-use kv::{BlockId, Draw, Input, SeqId, StepId};
+use kv::{BlockId, Draw, Ids, Input, SeqId, StepId};
 
 /// A sequence from submit to its end.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) submit: Submit,
+    /// See [`starts`].
+    pub(super) starts: Box<[u64]>,
     pub(super) arrived_us: u64,
     /// Place in the order of arrival.
     pub(super) arrival: u64,
@@ -81,10 +83,10 @@ impl Row {
     }
 
     /// Ids at positions `from .. to`, all of them known.
-    pub(super) fn ids(&self, from: u32, to: u32) -> Vec<u32> {
+    pub(super) fn ids(&self, from: u32, to: u32) -> Ids {
         let prompt = &self.submit.prompt;
         let (from, to) = (from as usize, to as usize);
-        let mut ids = Vec::with_capacity(to - from);
+        let mut ids = Ids::with_capacity(to - from);
         ids.extend_from_slice(&prompt[from.min(prompt.len())..to.min(prompt.len())]);
         let past = |at: usize| at.saturating_sub(prompt.len());
         ids.extend_from_slice(&self.generated[past(from)..past(to)]);
@@ -94,7 +96,7 @@ impl Row {
     /// Input at position `start`. A token that is still on the device was drawn by the step launched last: with at most two
     /// steps in flight, an older step's token has arrived before another step can be launched.
     pub(super) fn input(&self, start: u32, count: u32) -> Input {
-        if start >= self.known() { Input::FromPrevious } else { Input::Tokens(self.ids(start, start + count)) }
+        if start >= self.known() { Input::FromPrevious } else { Input::Tokens(self.ids(start, start + count).into_vec()) }
     }
 
     /// The draw after position `end - 1`, if that is the last one there is.
@@ -116,9 +118,22 @@ impl Row {
 
     /// Tokens in the full blocks that two prompts begin with alike.
     pub(super) fn common(&self, other: &Row, block_tokens: u32) -> u32 {
-        let size = block_tokens as usize;
-        let blocks = self.submit.prompt.chunks_exact(size);
-        let others = other.submit.prompt.chunks_exact(size);
-        blocks.zip(others).take_while(|(a, b)| a == b).count() as u32 * block_tokens
+        let same = self.starts.iter().zip(&other.starts).take_while(|(a, b)| a == b).count();
+        same as u32 * block_tokens
     }
+}
+
+/// For each full block of a prompt a hash of the prompt up to its end: rows that wait are held against those that run in every turn,
+/// by a number a block. Two that are taken for alike by chance cost one of them a wait, or a share of a step that it does not need.
+pub(super) fn starts(prompt: &[u32], block_tokens: u32) -> Box<[u64]> {
+    let mut hash = 0u64;
+    let mut block = |ids: &[u32]| {
+        for id in ids {
+            // Multiply and fold: the high half of the product depends on every bit of both.
+            let wide = u128::from(hash ^ u64::from(*id) ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93_u128;
+            hash = (wide as u64) ^ ((wide >> 64) as u64);
+        }
+        hash
+    };
+    prompt.chunks_exact(block_tokens as usize).map(&mut block).collect()
 }

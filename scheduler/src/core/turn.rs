@@ -1,6 +1,6 @@
 //! A turn: a list for the pool, and from its answer a step, or another list after a preemption.
 
-use super::plan::{Entrant, Part, Plan};
+use super::plan::{Entrant, Growth, Part, Plan};
 use super::{Flight, Flown, Live, Scheduler};
 use crate::event::{Event, Turn};
 use kv::{BlockId, Grant, SeqId, Settled, Step, StepId, StepRow, Want, Wants};
@@ -9,7 +9,7 @@ use kv::{BlockId, Grant, SeqId, Settled, Step, StepId, StepRow, Want, Wants};
 #[derive(Debug)]
 pub(super) struct Open {
     turn: u64,
-    /// What each want of the list is for.
+    /// What is asked for, in order: after what the list only tells.
     asks: Vec<Ask>,
     parts: Vec<Part>,
     /// The model was lost since: the answer says nothing.
@@ -18,8 +18,7 @@ pub(super) struct Open {
 
 #[derive(Debug, Clone, Copy)]
 enum Ask {
-    Chore,
-    Grow { seq: SeqId, life: u64, tokens: u32 },
+    Grow(Growth),
     Admit(Entrant),
 }
 
@@ -30,9 +29,8 @@ impl Scheduler {
             return None;
         }
         self.give_up_behind();
-        let Plan { parts, entrants } = self.plan();
-        let mut asks = self.growth(&parts);
-        asks.extend(entrants.into_iter().map(Ask::Admit));
+        let Plan { parts, growths, entrants } = self.plan();
+        let asks: Vec<Ask> = growths.into_iter().map(Ask::Grow).chain(entrants.into_iter().map(Ask::Admit)).collect();
         if asks.is_empty() && parts.is_empty() && self.chores.is_empty() && !self.void {
             return None;
         }
@@ -41,44 +39,25 @@ impl Scheduler {
         Some(self.open(asks, parts))
     }
 
-    /// Room that the parts need, oldest row first.
-    fn growth(&self, parts: &[Part]) -> Vec<Ask> {
-        let mut asks = Vec::new();
-        for (row, live) in self.live_rows() {
-            let Some(part) = parts.iter().find(|part| part.seq == row.seq()) else {
-                continue;
-            };
-            let tokens = live.launched + part.count;
-            if self.limits.blocks_for(tokens) > live.table.len() as u32 {
-                asks.push(Ask::Grow { seq: part.seq, life: part.life, tokens });
-            }
-        }
-        asks
-    }
-
     /// Opens a turn. What events left to be told comes before what is asked for.
-    fn open(&mut self, asked: Vec<Ask>, parts: Vec<Part>) -> Wants {
-        let mut list = Vec::new();
+    fn open(&mut self, asks: Vec<Ask>, parts: Vec<Part>) -> Wants {
+        let mut list = std::mem::take(&mut self.chores);
         if std::mem::take(&mut self.void) {
-            list.push(Want::Void);
+            list.insert(0, Want::Void);
         }
-        list.append(&mut self.chores);
-        let mut asks = vec![Ask::Chore; list.len()];
-        list.extend(asked.iter().filter_map(|ask| self.want(ask)));
-        asks.extend(asked);
+        list.extend(asks.iter().map(|ask| self.want(ask)));
         self.turn += 1;
         self.open = Some(Open { turn: self.turn, asks, parts, stale: false });
         Wants { turn: self.turn, list }
     }
 
-    fn want(&self, ask: &Ask) -> Option<Want> {
+    fn want(&self, ask: &Ask) -> Want {
         match *ask {
-            Ask::Chore => None,
-            Ask::Grow { seq, tokens, .. } => Some(Want::Grow { seq, tokens }),
+            Ask::Grow(Growth { seq, tokens, .. }) => Want::Grow { seq, tokens },
             Ask::Admit(Entrant { seq, chunk, spare }) => {
                 let row = &self.rows[&seq];
-                let prompt = if row.generated.is_empty() { row.submit.prompt.clone() } else { row.ids(0, row.known()).into() };
-                Some(Want::Admit { seq, prompt, chunk, spare, window: self.limits.window() })
+                let prompt = if row.generated.is_empty() { row.submit.prompt.clone() } else { row.ids(0, row.known()).into_vec().into() };
+                Want::Admit { seq, prompt, chunk, spare, window: self.limits.window() }
             }
         }
     }
@@ -98,7 +77,7 @@ impl Scheduler {
         let rest = open.asks.get(settled.grants.len()..).unwrap_or(&[]);
         for (ask, grant) in open.asks.iter().zip(settled.grants) {
             match (ask, grant) {
-                (Ask::Grow { seq, life, .. }, Grant::Grown { new, .. }) => self.grown(*seq, *life, new),
+                (Ask::Grow(growth), Grant::Grown { new, .. }) => self.grown(growth, new),
                 (Ask::Admit(entrant), Grant::Admitted { cached, table, copies: made }) => {
                     if let Some(part) = self.admitted(entrant, cached, table, now_us) {
                         parts.push(part);
@@ -109,8 +88,8 @@ impl Scheduler {
             }
         }
         self.admission_short = matches!(short, Some(Ask::Admit(_)));
-        if let Some(Ask::Grow { seq, life, tokens }) = short
-            && let Some(wants) = self.make_room((seq, life, tokens), rest, &parts)
+        if let Some(Ask::Grow(growth)) = short
+            && let Some(wants) = self.make_room(growth, rest, &parts)
         {
             return Turn::Settle(wants);
         }
@@ -126,8 +105,8 @@ impl Scheduler {
     }
 
     /// A row that ended meanwhile has its release among the chores already: it gives these blocks back too.
-    fn grown(&mut self, seq: SeqId, life: u64, new: Vec<BlockId>) {
-        if let Some(live) = self.live(seq, life) {
+    fn grown(&mut self, growth: &Growth, new: Vec<BlockId>) {
+        if let Some(live) = self.live(growth.seq, growth.life) {
             live.table.extend(new);
         }
     }
@@ -166,8 +145,8 @@ impl Scheduler {
     /// A running row's growth fell short. If blocks come back with the steps in flight, because they are held for them or lie behind
     /// a window once they are done, the rows that need blocks wait for them; otherwise the youngest row makes room, and the rest of
     /// the list is asked for again, without admissions.
-    fn make_room(&mut self, short: (SeqId, u64, u32), rest: &[Ask], parts: &[Part]) -> Option<Wants> {
-        let (seq, life, tokens) = short;
+    fn make_room(&mut self, short: Growth, rest: &[Ask], parts: &[Part]) -> Option<Wants> {
+        let Growth { seq, life, tokens } = short;
         let needed = self.limits.blocks_for(tokens);
         let have = self.live(seq, life).map(|live| live.table.len() as u32);
         if let Some(have) = have {
@@ -179,8 +158,8 @@ impl Scheduler {
             self.preempt(youngest);
         }
         let grows = |ask: &&Ask| match ask {
-            Ask::Grow { seq, life, .. } => self.is_live(*seq, *life),
-            Ask::Chore | Ask::Admit(_) => false,
+            Ask::Grow(growth) => self.is_live(growth.seq, growth.life),
+            Ask::Admit(_) => false,
         };
         let asks = rest.iter().filter(grows).copied().collect();
         let parts = parts.iter().filter(|part| self.is_live(part.seq, part.life)).copied().collect();
