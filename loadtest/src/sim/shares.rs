@@ -1,7 +1,8 @@
 //! The keys' charges, counted a second time from what the clients saw, and held against the scheduler's own (S8).
 //!
 //! Two checks make bounded unfairness. The charges are right: a weighted token for each prompt token at admission, two for each
-//! drawn one, and a key that comes back starts no lower than the least active one (Sheng et al., OSDI 2024). And the least
+//! drawn one, and a key that comes back starts no lower than the least active one (Sheng et al., OSDI 2024), nor before the clock,
+//! which goes by an equal share of what is served for each unit of weight that waits. And the least
 //! charged key goes first: whoever is admitted has no more charge than any other key whose rows could have been.
 
 use super::clients::Client;
@@ -19,6 +20,7 @@ struct Share {
     charged: u64,
     weight: u64,
     rows: u32,
+    waiting: u32,
 }
 
 #[derive(Debug, Default)]
@@ -26,6 +28,7 @@ pub(crate) struct Shares {
     /// Every key there ever was: nothing is forgotten here.
     keys: BTreeMap<KeyId, Share>,
     floor: u64,
+    clock: u64,
     /// As of the turn's plan, with what was admitted since: keys whose waiting rows could all be admitted.
     plan: Option<BTreeMap<KeyId, Waiting>>,
 }
@@ -44,18 +47,21 @@ impl Shares {
     }
 
     pub(crate) fn enter(&mut self, key: KeyId, weight: u32) {
-        let start = self.least().unwrap_or(self.floor);
-        let share = self.keys.entry(key).or_insert(Share { charged: 0, weight: 1, rows: 0 });
+        let start = self.least().unwrap_or(self.floor).max(self.clock);
+        let share = self.keys.entry(key).or_insert(Share { charged: 0, weight: 1, rows: 0, waiting: 0 });
         if share.rows == 0 {
             share.charged = share.charged.max(start);
         }
         share.rows += 1;
+        share.waiting += 1;
         share.weight = u64::from(weight.max(1));
     }
 
-    pub(crate) fn leave(&mut self, key: KeyId) {
+    /// `waited`: the row was never admitted.
+    pub(crate) fn leave(&mut self, key: KeyId, waited: bool) {
         let Some(share) = self.keys.get_mut(&key) else { return };
         share.rows -= 1;
+        share.waiting -= u32::from(waited);
         let charged = share.charged;
         if self.least().is_none() {
             self.floor = self.floor.max(charged);
@@ -94,12 +100,13 @@ impl Shares {
                 let prompt = client.prompt.len() as u64;
                 let contested = self.check_turn(key, prompt)?;
                 self.charge(key, prompt);
+                self.keys.entry(key).and_modify(|share| share.waiting -= 1);
                 return Ok(contested);
             }
             Event::Token { .. } => self.charge(key, 2),
             Event::Finished { stop_token, .. } => {
                 self.charge(key, 2 * u64::from(*stop_token));
-                self.leave(key);
+                self.leave(key, false);
             }
             Event::Preempted { .. } | Event::Resumed { .. } => {}
         }
@@ -107,6 +114,8 @@ impl Shares {
     }
 
     fn charge(&mut self, key: KeyId, tokens: u64) {
+        let waiting: u64 = self.keys.values().filter(|share| share.waiting > 0).map(|share| share.weight).sum();
+        self.clock += (tokens * SCALE).checked_div(waiting).unwrap_or(0);
         if let Some(share) = self.keys.get_mut(&key) {
             share.charged += (tokens * SCALE).div_ceil(share.weight);
         }

@@ -196,12 +196,12 @@ impl<'a, S: Seam> World<'a, S> {
     }
 
     fn cancel(&mut self, seq: SeqId) {
-        let key = self.clients.all.get(&seq).map(|client| client.key);
+        let known = self.clients.all.get(&seq).map(|client| (client.key, client.waits()));
         let ran = self.clients.cancel(seq);
         self.scheduler.cancel(seq);
-        if let Some(key) = key.filter(|_| ran) {
+        if let Some((key, waited)) = known.filter(|_| ran) {
             self.seen.cancels += 1;
-            self.shares.leave(key);
+            self.shares.leave(key, waited);
             self.shares.forget_plan();
         }
         self.note(true);

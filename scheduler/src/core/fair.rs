@@ -2,6 +2,11 @@
 //!
 //! Source: Sheng et al., "Fairness in Serving Large Language Models", OSDI 2024 (VTC, weighted). An output token costs twice a
 //! prompt token. A key that was idle starts at the least charge among the active keys: idleness earns no credit.
+//!
+//! That alone would let ever new keys, each the least charged one, keep an old key waiting as long as they come. So there is a
+//! clock as well, which goes as fast as the charge of a key would that had its share of what is served while keys wait (virtual
+//! time: Demers, Keshav and Shenker, "Analysis and Simulation of a Fair Queueing Algorithm", SIGCOMM 1989), and no key starts
+//! before it: once it has passed an old key's charge, whoever is new goes after that key.
 
 use crate::submit::KeyId;
 use std::collections::BTreeMap;
@@ -17,6 +22,9 @@ pub(super) struct Accounts {
     keys: BTreeMap<KeyId, Account>,
     /// Charge of the key that was the last to leave when no key was active: where the next one starts.
     floor: u64,
+    /// Of the keys with rows that wait.
+    waiting_weight: u64,
+    clock: u64,
 }
 
 #[derive(Debug)]
@@ -25,6 +33,15 @@ struct Account {
     weight: u64,
     /// Rows that wait or run.
     rows: u32,
+    /// Of them those that were never admitted.
+    waiting: u32,
+}
+
+impl Account {
+    /// Its part of the weight of keys that wait.
+    fn waits(&self) -> u64 {
+        if self.waiting > 0 { self.weight } else { 0 }
+    }
 }
 
 /// Charge for `prompt` tokens.
@@ -35,24 +52,44 @@ pub(super) fn prompt_charge(prompt: u32, weight: u32) -> u64 {
 impl Accounts {
     /// One more row of `key`.
     pub(super) fn enter(&mut self, key: KeyId, weight: u32) {
-        let start = self.least().unwrap_or(self.floor);
-        let account = self.keys.entry(key).or_insert(Account { charged: 0, weight: 1, rows: 0 });
+        let start = self.start();
+        let account = self.keys.entry(key).or_insert(Account { charged: 0, weight: 1, rows: 0, waiting: 0 });
         if account.rows == 0 {
             account.charged = account.charged.max(start);
         }
+        self.waiting_weight -= account.waits();
         account.rows += 1;
+        account.waiting += 1;
         account.weight = u64::from(weight.max(1));
+        self.waiting_weight += account.waits();
     }
 
-    /// One row of `key` less.
-    pub(super) fn leave(&mut self, key: KeyId) {
+    /// A row of `key` with so many tokens in its prompt is admitted for the first time.
+    pub(super) fn admit(&mut self, key: KeyId, prompt: u32) {
+        self.charge(key, u64::from(prompt) * PROMPT_COST);
+        self.stop_waiting(key);
+    }
+
+    fn stop_waiting(&mut self, key: KeyId) {
+        if let Some(account) = self.keys.get_mut(&key) {
+            self.waiting_weight -= account.waits();
+            account.waiting -= 1;
+            self.waiting_weight += account.waits();
+        }
+    }
+
+    /// One row of `key` less; `waited`: it was never admitted.
+    pub(super) fn leave(&mut self, key: KeyId, waited: bool) {
+        if waited {
+            self.stop_waiting(key);
+        }
         let Some(account) = self.keys.get_mut(&key) else {
             return;
         };
-        account.rows = account.rows.saturating_sub(1);
+        account.rows -= 1;
         let charged = account.charged;
-        if let Some(least) = self.least() {
-            self.forget_up_to(least);
+        if self.least().is_some() {
+            self.forget_up_to(self.start());
         } else {
             self.floor = self.floor.max(charged);
             self.forget_up_to(self.floor);
@@ -64,12 +101,13 @@ impl Accounts {
         self.keys.retain(|_, account| account.rows > 0 || account.charged > start);
     }
 
-    fn least(&self) -> Option<u64> {
-        self.keys.values().filter(|a| a.rows > 0).map(|a| a.charged).min()
+    /// Where a key starts that was idle.
+    fn start(&self) -> u64 {
+        self.least().unwrap_or(self.floor).max(self.clock)
     }
 
-    pub(super) fn charge_prompt(&mut self, key: KeyId, tokens: u32) {
-        self.charge(key, u64::from(tokens) * PROMPT_COST);
+    fn least(&self) -> Option<u64> {
+        self.keys.values().filter(|a| a.rows > 0).map(|a| a.charged).min()
     }
 
     pub(super) fn charge_output(&mut self, key: KeyId, tokens: u32) {
@@ -77,6 +115,9 @@ impl Accounts {
     }
 
     fn charge(&mut self, key: KeyId, cost: u64) {
+        if self.waiting_weight > 0 {
+            self.clock += cost * SCALE / self.waiting_weight;
+        }
         if let Some(account) = self.keys.get_mut(&key) {
             account.charged += (cost * SCALE).div_ceil(account.weight);
         }
@@ -110,8 +151,8 @@ mod tests {
         let mut accounts = Accounts::default();
         accounts.enter(A, 1);
         accounts.enter(B, 4);
-        accounts.charge_prompt(A, 100);
-        accounts.charge_prompt(B, 100);
+        accounts.admit(A, 100);
+        accounts.admit(B, 100);
         accounts.charge_output(B, 50);
         assert_eq!(accounts.charged_tokens(A), 100);
         assert_eq!(accounts.charged_tokens(B), 50);
@@ -121,12 +162,12 @@ mod tests {
     fn idleness_earns_no_credit() {
         let mut accounts = Accounts::default();
         accounts.enter(A, 1);
-        accounts.charge_prompt(A, 1000);
+        accounts.admit(A, 1000);
         accounts.enter(B, 1);
         assert_eq!(accounts.charged_tokens(B), 1000, "starts at the least active charge");
-        accounts.leave(B);
-        accounts.charge_prompt(A, 500);
-        accounts.leave(A);
+        accounts.leave(B, true);
+        accounts.charge_output(A, 250);
+        accounts.leave(A, false);
         accounts.enter(B, 1);
         assert_eq!(accounts.charged_tokens(B), 1500, "starts where the last one left");
     }
@@ -136,10 +177,32 @@ mod tests {
         let mut accounts = Accounts::default();
         accounts.enter(A, 1);
         accounts.enter(B, 1);
-        accounts.charge_prompt(B, 1000);
-        accounts.leave(B);
+        accounts.admit(B, 1000);
+        accounts.leave(B, false);
         accounts.enter(B, 1);
         assert_eq!(accounts.charged_tokens(B), 1000);
+    }
+
+    #[test]
+    fn the_clock_goes_by_shares_and_only_while_somebody_waits() {
+        let mut accounts = Accounts::default();
+        accounts.enter(A, 1);
+        accounts.enter(B, 3);
+        // A fourth of 100 for each unit of weight.
+        accounts.admit(A, 100);
+        assert_eq!(accounts.clock / SCALE, 25);
+        // B waits alone, and then nobody does.
+        accounts.charge_output(A, 15);
+        accounts.admit(B, 30);
+        assert_eq!(accounts.clock / SCALE, 25 + 10 + 10);
+        accounts.charge_output(B, 1000);
+        assert_eq!((accounts.clock / SCALE, accounts.waiting_weight), (45, 0));
+        accounts.enter(A, 2);
+        accounts.enter(A, 5);
+        assert_eq!(accounts.waiting_weight, 5, "a key's weight is what it came with last");
+        accounts.leave(A, true);
+        accounts.leave(A, true);
+        assert_eq!(accounts.waiting_weight, 0);
     }
 
     #[test]
@@ -147,8 +210,8 @@ mod tests {
         let mut accounts = Accounts::default();
         for n in 0..1000 {
             accounts.enter(KeyId(n), 1);
-            accounts.charge_prompt(KeyId(n), n);
-            accounts.leave(KeyId(n));
+            accounts.admit(KeyId(n), n);
+            accounts.leave(KeyId(n), false);
         }
         assert!(accounts.keys.is_empty(), "{}", accounts.keys.len());
     }

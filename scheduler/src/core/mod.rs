@@ -207,7 +207,7 @@ impl Scheduler {
             }
             (None, None) => self.queue.remove(&row),
         }
-        self.accounts.leave(row.submit.key);
+        self.accounts.leave(row.submit.key, row.age.is_none());
         Some(row)
     }
 

@@ -132,7 +132,7 @@ impl Scheduler {
             row.age = Some(self.ages);
             row.counts.cached = cached;
             self.queue.remove(row);
-            self.accounts.charge_prompt(row.submit.key, row.counts.prompt);
+            self.accounts.admit(row.submit.key, row.counts.prompt);
             let wait_us = now_us.saturating_sub(row.arrived_us);
             self.events.push(Event::Admitted { seq, cached, wait_us });
         }

@@ -84,3 +84,26 @@ fn charges_of_waiting_keys_stay_close() {
     }
     bench.run();
 }
+
+/// Each new key would be the least charged one, and an old key with a debt would wait as long as they keep coming.
+#[test]
+fn ever_new_keys_do_not_keep_an_old_one_waiting() {
+    let mut bench = one_at_a_time();
+    for seq in [1, 2] {
+        bench.submit(of_key(1, 1, ask(seq, own(seq, 64), 4))).unwrap();
+    }
+    for seq in 100..200 {
+        // Another one is always there before the last one is admitted.
+        bench.submit(of_key(seq as u32, 1, ask(seq, own(seq, 16), 2))).unwrap();
+        while bench.admitted().len() < (seq - 99) as usize {
+            assert!(bench.step());
+        }
+        if bench.admitted().contains(&2) {
+            break;
+        }
+    }
+    // 64 + 8 tokens of debt: of the 16 of a new key, a half counts while two keys wait.
+    let place = bench.admitted().iter().position(|seq| *seq == 2);
+    assert!(place.is_some_and(|place| place <= 12), "{:?}", bench.admitted());
+    bench.run();
+}
