@@ -1,6 +1,6 @@
 //! The kernel for products of few rows held against MLX's own, and timed beside it over the matrices of Llama-3-8B.
 //!
-//! usage: products prove
+//! usage: products prove [all]
 //!        products time [ROWS,…] [bf16|f16|4bit|8bit,…]         for example: products time 1,2,4,8,16,32 bf16,4bit
 //!        products tune [ROWS,…] [bf16|f16|4bit|8bit,…]         with other constants than those that are served
 //!
@@ -32,21 +32,25 @@ const ROUNDS: usize = 9;
 
 fn main() -> Result<(), Failed> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let rows = args.get(1).map_or("1,2,4,8,16,32", String::as_str).split(',').map(str::parse).collect::<Result<Vec<i32>, _>>()?;
+    let word = |i: usize| args.get(i).map(String::as_str);
+    let (rows, forms) = match word(0) {
+        Some("prove") => (Vec::new(), Vec::new()),
+        Some("time" | "tune") => {
+            let rows = word(1).unwrap_or("1,2,4,8,16,32").split(',').map(str::parse).collect::<Result<Vec<i32>, _>>()?;
+            (rows, word(2).unwrap_or("bf16,4bit").split(',').map(form).collect::<Result<Vec<_>, _>>()?)
+        }
+        _ => return Err("prove, time and tune are possible".into()),
+    };
     if let Some(rows) = rows.iter().find(|r| !(1..=ROWS_MAX).contains(*r)) {
         return Err(format!("{rows} rows: 1 to {ROWS_MAX} are possible").into());
     }
-    let forms = args.get(2).map_or("bf16,4bit", String::as_str).split(',').map(form).collect::<Result<Vec<_>, _>>()?;
     mlx::choose(DeviceChoice::Gpu)?;
-    match args.first().map(String::as_str) {
-        Some("prove") => prove_all(),
-        Some("time") => {
-            each(&forms, &rows, time)?;
-        }
-        Some("tune") => each(&forms, &rows, tune)?,
-        _ => return Err("prove, time and tune are possible".into()),
+    match word(0) {
+        Some("time") => each(&forms, &rows, time),
+        Some("tune") => each(&forms, &rows, tune),
+        _ if prove_all(word(1) == Some("all")) => Ok(()),
+        _ => Err("not all of them held".into()),
     }
-    Ok(())
 }
 
 fn form(name: &str) -> Result<(Dtype, Option<Affine>), String> {
@@ -66,26 +70,29 @@ fn named(m: &Matrix) -> String {
     }
 }
 
-/// Every type and way to pack, with the shapes above and with ones that fill no threadgroup.
-fn prove_all() {
-    let mut forms = vec![];
-    for dtype in [Dtype::Bfloat16, Dtype::Float16] {
-        forms.push((dtype, None));
-        forms.extend([(4, 64), (4, 32), (4, 128), (8, 64), (8, 32), (8, 128)].map(|(bits, group)| (dtype, Some(Affine { bits, group }))));
+/// Both types, dense and in the common way to pack, or in every way; with the lengths above, of which each is compiled by itself where
+/// weights are packed. Whether all of them held.
+fn prove_all(every: bool) -> bool {
+    let packed = |bits, group| Some(Affine { bits, group });
+    let mut forms = vec![None, packed(4, 64)];
+    if every {
+        forms.extend([packed(4, 32), packed(4, 128), packed(8, 64), packed(8, 32), packed(8, 128)]);
     }
-    for (at, (dtype, affine)) in forms.into_iter().enumerate() {
-        // Each length of a row is compiled by itself where weights are packed: all of them for the common ways only.
-        let lengths: &[i32] = if affine.is_none() || affine == Some(Affine { bits: 4, group: 64 }) { &[4096, 14336, 896] } else { &[4096] };
-        for ins in lengths {
-            for outs in [4096, 151_936 + at as i32] {
-                let matrix = Matrix { outs, ins: *ins, dtype, affine };
+    let mut held = true;
+    for affine in forms {
+        for dtype in [Dtype::Bfloat16, Dtype::Float16] {
+            let lengths: &[i32] = if dtype == Dtype::Bfloat16 || affine.is_none() { &[4096, 14336] } else { &[4096] };
+            for (ins, outs) in lengths.iter().flat_map(|ins| [4096, 151_937].map(|outs| (*ins, outs))) {
+                let matrix = Matrix { outs, ins, dtype, affine };
                 let began = Instant::now();
-                let verdict =
-                    prove_product(matrix).map_or_else(|why| format!("FAILED: {why}"), |(_, error)| format!("ok: {error:.2} of what rounding explains"));
-                println!("{} [{outs}, {ins}]: {verdict} ({:.1} s)", named(&matrix), began.elapsed().as_secs_f64());
+                let verdict = prove_product(matrix);
+                held &= verdict.is_ok();
+                let told = verdict.map_or_else(|why| format!("FAILED: {why}"), |(_, error)| format!("ok: {error:.2} of what rounding explains"));
+                println!("{} [{outs}, {ins}]: {told} ({:.1} s)", named(&matrix), began.elapsed().as_secs_f64());
             }
         }
     }
+    held
 }
 
 /// A matrix in as many copies as no cache holds.

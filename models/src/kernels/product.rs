@@ -41,8 +41,8 @@ pub const ROWS_MAX: i32 = 32;
 /// Fewest rows for which it is used: for one row MLX has a kernel that reads the weights once, too.
 const ROWS_MIN: i32 = 2;
 
-/// Whether it is used beyond being proven. On a Mac MLX's own products serve few rows well, and this one has no matrix units there.
-const SERVES: bool = cfg!(not(target_os = "macos"));
+/// Whether it is used where it holds. On a Mac MLX's own products serve few rows well, and this one has no matrix units there.
+pub(super) const SERVES: bool = cfg!(not(target_os = "macos"));
 
 /// Rows of a tile.
 const TILE: i32 = 8;
@@ -142,10 +142,11 @@ impl Product {
     /// Whether it is to be used for such rows.
     pub fn serves(&self, x: &Array) -> bool {
         let fits = x.ndim() == 2 && x.dtype() == self.matrix.dtype && x.dim(1) == self.matrix.ins;
-        SERVES && fits && (ROWS_MIN..=ROWS_MAX).contains(&x.dim(0))
+        fits && (ROWS_MIN..=ROWS_MAX).contains(&x.dim(0))
     }
 
-    /// `x` `[rows, ins]` of up to [`ROWS_MAX`] rows → `[rows, outs]`. `weights`: the matrix, or its words, scales and biases.
+    /// `x` `[rows, ins]` of up to [`ROWS_MAX`] rows → `[rows, outs]`. `weights`: the matrix, or its words, scales and biases. All of them
+    /// are arrays of their own, or whole rows of such: that is, they begin on 16 bytes.
     pub fn apply(&self, x: &Array, weights: &[&Array]) -> Res<Array> {
         let m = &self.matrix;
         let rows = x.dim(0);
@@ -168,7 +169,8 @@ impl Product {
             }
         };
         let inputs: Vec<&Array> = std::iter::once(x).chain(weights.iter().copied()).collect();
-        // SAFETY: types and shapes are asserted, those that the kernel can do by `Matrix::words`, and MLX makes inputs contiguous.
+        // SAFETY: types and shapes are asserted, those that the kernel can do by `Matrix::words`; MLX makes inputs contiguous, and copies
+        // begin on 16 bytes as its arrays do.
         Ok(unsafe { self.kernel.apply(&inputs, launch)? }.remove(0))
     }
 
