@@ -212,8 +212,8 @@ fn told(copies: &Copies, rows: i32, what: &str, measured: Result<Micros, String>
 
 /// The kernel as it is served, and MLX's own operation.
 fn time(copies: &Copies, rows: i32) -> Result<(), Failed> {
-    let product = Product::new(copies.matrix)?;
-    told(copies, rows, "kernel", copies.measure(rows, |x, w| product.apply(x, w)).map_err(one_line));
+    let measured = Product::new(copies.matrix).and_then(|p| copies.measure(rows, |x, w| p.apply(x, w)).map_err(one_line));
+    told(copies, rows, "kernel", measured);
     let turned: Vec<Array> = copies.all.iter().map(|w| w[0].t()).collect();
     let at = std::cell::Cell::new(0);
     let own = |x: &Array, w: &[&Array]| match copies.matrix.affine {
