@@ -47,7 +47,7 @@ fn prove_all() {
                 turn += 1;
                 let rope = Rope::new(&RopeConfig { theta: 500_000.0, traditional, scaling: Scaling::None }, head_dim as usize);
                 let spec = Spec { heads, kv_heads, head_dim, dtype };
-                let kernels = Kernels::proven(&Needs { spec, rope: &rope, hidden: 1000, inner: 1500, eps: 1e-5, qk_norm });
+                let kernels = Kernels::proven(&Needs { spec, rope: &rope, hidden: 1000, inner: 1500, eps: 1e-5, qk_norm, matrices: &[] });
                 let verdict = if kernels.complete() { "ok" } else { "FAILED" };
                 println!("{dtype:?} head_dim {head_dim:3} heads {heads:2} over {kv_heads}: {verdict}: {}", kernels.route);
             }

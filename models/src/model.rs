@@ -4,7 +4,7 @@ use crate::attend::{Pool, Rows, Shape};
 use crate::config::{Config, Family};
 use crate::engine::EngineError;
 use crate::families::Llama;
-use crate::kernels::{Between, Kernels, Needs, Paged, Spec};
+use crate::kernels::{Between, Kernels, Needs, Paged, Products, Spec};
 use crate::mlx::{Place, Res};
 use crate::packing::{self, Packing, Token};
 use crate::rope::Rope;
@@ -51,8 +51,9 @@ impl Model {
         let mut family = Llama::load(&config, &Loader::new(source, dense, place)?)?;
         let rope = Rope::new(&config.rope, config.head_dim);
         let shape = shape(&config, place);
-        let Kernels { paged, between, route } = kernels(&config, &rope, family.dtype(), place);
+        let Kernels { paged, between, products, route } = kernels(&config, &rope, &family, place);
         family.launch_between(between);
+        family.multiply_by(&products);
         let pool = Pool::new(shape, 0, family.dtype(), paged.clone()).map_err(failed)?;
         let window = config.geometry(element_bytes(family.dtype())).window();
         Ok(Model { config, family, rope, pool, place, paged, route, window, width: None })
@@ -72,6 +73,7 @@ impl Model {
     pub fn gather_only(&mut self) {
         self.paged = None;
         self.family.launch_between(Between::default());
+        self.family.multiply_by(&Products::default());
         self.route = "decode attention gathers keys: as asked for".to_owned();
     }
 
@@ -193,13 +195,14 @@ fn shape(c: &Config, place: Place) -> Shape {
 }
 
 /// The kernels that are for this place and give what MLX gives.
-fn kernels(c: &Config, rope: &Rope, dtype: Dtype, place: Place) -> Kernels {
+fn kernels(c: &Config, rope: &Rope, family: &Llama, place: Place) -> Kernels {
     if place == Place::Cpu {
         return Kernels::none("the kernel is for GPUs");
     }
-    let spec = Spec { heads: c.heads as i32, kv_heads: c.kv_heads as i32, head_dim: c.head_dim as i32, dtype };
+    let spec = Spec { heads: c.heads as i32, kv_heads: c.kv_heads as i32, head_dim: c.head_dim as i32, dtype: family.dtype() };
     let qk_norm = c.family == Family::Qwen3;
-    Kernels::proven(&Needs { spec, rope, hidden: c.hidden as i32, inner: c.intermediate as i32, eps: c.norm_eps, qk_norm })
+    let matrices = family.matrices();
+    Kernels::proven(&Needs { spec, rope, hidden: c.hidden as i32, inner: c.intermediate as i32, eps: c.norm_eps, qk_norm, matrices: &matrices })
 }
 
 /// Ids `[T]`: those known here, and those that only the device knows yet.

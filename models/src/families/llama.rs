@@ -6,7 +6,7 @@ use crate::attend::{Pool, Rows};
 use crate::config::{Config, Family};
 use crate::engine::EngineError;
 use crate::families::activation::silu;
-use crate::kernels::{Between, Launches};
+use crate::kernels::{Between, Launches, Matrix, Products};
 use crate::mlx::{Place, Res};
 use crate::rope::Angles;
 use crate::weights::{Embedding, Linear, Loader};
@@ -77,6 +77,26 @@ impl Llama {
     /// These kernels do what they can of what stands between the products.
     pub fn launch_between(&mut self, kernels: Between) {
         self.between = kernels;
+    }
+
+    /// Every matrix that tokens are multiplied with.
+    pub fn matrices(&self) -> Vec<Matrix> {
+        let head = self.head.as_ref().map_or_else(|| vec![self.embed.matrix()], |h| h.matrices().collect());
+        let linears = self.layers.iter().flat_map(|l| [&l.qkv, &l.out, &l.gate_up, &l.down]);
+        linears.flat_map(Linear::matrices).chain(head).collect()
+    }
+
+    /// These kernels do the products of few tokens, where they are for the shape.
+    pub fn multiply_by(&mut self, products: &Products) {
+        for layer in &mut self.layers {
+            for linear in [&mut layer.qkv, &mut layer.out, &mut layer.gate_up, &mut layer.down] {
+                linear.multiply_by(products);
+            }
+        }
+        match &mut self.head {
+            Some(head) => head.multiply_by(products),
+            None => self.embed.multiply_by(products),
+        }
     }
 
     /// ids `[T]` → hidden states `[T, hidden]` after the last layer, before the last norm.

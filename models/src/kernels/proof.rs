@@ -175,13 +175,19 @@ pub(super) struct Random(pub(super) u64);
 
 impl Random {
     pub(super) fn next(&mut self) -> f32 {
-        let mut one = || {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            (self.0 >> 40) as f32 / (1u64 << 23) as f32 - 1.0
-        };
+        let mut one = || (self.bits() >> 40) as f32 / (1u64 << 23) as f32 - 1.0;
         one() + one() + one()
+    }
+
+    pub(super) fn word(&mut self) -> u32 {
+        (self.bits() >> 32) as u32
+    }
+
+    fn bits(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
     }
 }
 

@@ -22,14 +22,14 @@ const SLOT_COUNT: i32 = 40;
 const POSITIONS: [u32; 4] = [0, 1, 777, 3];
 
 /// Numbers between -3 and 3.
-fn random(seed: u64, shape: &[i32], dtype: Dtype) -> Res<Array> {
+pub(super) fn random(seed: u64, shape: &[i32], dtype: Dtype) -> Res<Array> {
     let mut random = Random(seed);
     let values: Vec<f32> = (0..shape.iter().product::<i32>()).map(|_| random.next()).collect();
     Array::from_slice(&values, shape).as_dtype(dtype)
 }
 
 /// A whole ulp of a type, relatively; for f32, a few, since sums and powers have their own order and rounding.
-fn ulp(dtype: Dtype) -> f32 {
+pub(super) fn ulp(dtype: Dtype) -> f32 {
     match dtype {
         Dtype::Bfloat16 => 2f32.powi(-7),
         Dtype::Float16 => 2f32.powi(-10),
@@ -48,7 +48,7 @@ fn error(got: &Array, want: &Array, share: f32, floor: f32) -> Res<f32> {
     Ok(each.fold(0f32, |worst, e| if e.is_nan() || worst.is_nan() { f32::NAN } else { worst.max(e) }))
 }
 
-fn within(what: &str, verdict: Res<f32>) -> Result<f32, String> {
+pub(super) fn within(what: &str, verdict: Res<f32>) -> Result<f32, String> {
     match verdict {
         Ok(error) if error <= 1.0 => Ok(error),
         Ok(error) => Err(format!("{what} differs from MLX's by {error:.1} times what rounding explains")),

@@ -3,8 +3,10 @@
 use super::between::Between;
 use super::paged::Paged;
 use super::plan::{Spec, Tuning};
+use super::product::Matrix;
 use super::proof::{Proof, prove};
 use super::proof_layer::{prove_add_norm, prove_rotation, prove_swiglu};
+use super::proof_product::Products;
 use super::rotate::Turning;
 use crate::rope::Rope;
 use std::rc::Rc;
@@ -22,6 +24,8 @@ pub struct Needs<'a> {
     pub eps: f32,
     /// Whether q and k are normed over head_dim, with the same epsilon.
     pub qk_norm: bool,
+    /// Those that its tokens are multiplied with.
+    pub matrices: &'a [Matrix],
 }
 
 /// Those that serve.
@@ -30,6 +34,7 @@ pub struct Kernels {
     /// Reads decode rows' keys in the pool; may rotate and store at once.
     pub paged: Option<Rc<Paged>>,
     pub between: Between,
+    pub products: Products,
     pub route: String,
 }
 
@@ -71,8 +76,10 @@ impl Kernels {
             error
         });
         route.push(told("sum and norm", verdict));
+        let (products, told) = Products::proven(needs.matrices);
+        route.extend(told);
         let seconds = began.elapsed().as_secs_f64();
-        Kernels { paged, between, route: format!("{} (compiled and proven in {seconds:.1} s)", route.join("; ")) }
+        Kernels { paged, between, products, route: format!("{} (compiled and proven in {seconds:.1} s)", route.join("; ")) }
     }
 }
 

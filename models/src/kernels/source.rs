@@ -8,12 +8,15 @@ const STORE: &str = include_str!("store.inc");
 const ROTATE: &str = include_str!("rotate.inc");
 const SWIGLU: &str = include_str!("swiglu.inc");
 const ADD_NORM: &str = include_str!("add_norm.inc");
+const MATMUL: &str = include_str!("matmul.inc");
 
-/// What every body needs, what attention needs beside it, and the names of a thread's place.
+/// What every body needs, the names of a thread's place, and what attention, products and those with packed weights need beside them.
 #[cfg(target_os = "macos")]
-const PRELUDE: [&str; 3] = [include_str!("metal.h"), include_str!("metal_vec.h"), include_str!("metal_ids.inc")];
+const PRELUDE: [&str; 5] =
+    [include_str!("metal.h"), include_str!("metal_ids.inc"), include_str!("metal_vec.h"), include_str!("metal_mma.h"), include_str!("metal_packed.h")];
 #[cfg(not(target_os = "macos"))]
-const PRELUDE: [&str; 3] = [include_str!("cuda.h"), include_str!("cuda_vec.h"), include_str!("cuda_ids.inc")];
+const PRELUDE: [&str; 5] =
+    [include_str!("cuda.h"), include_str!("cuda_ids.inc"), include_str!("cuda_vec.h"), include_str!("cuda_mma.h"), include_str!("cuda_packed.h")];
 
 /// One of the kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +35,10 @@ pub(super) enum Kind {
     NormRotate,
     Swiglu,
     AddNorm,
+    /// Few rows with a matrix.
+    Product,
+    /// With one whose weights are packed.
+    PackedProduct,
 }
 
 impl Kind {
@@ -44,12 +51,14 @@ impl Kind {
             Kind::NormRotate => &["qkv", "cosines", "sines", "k_pool", "v_pool", "slots", "before", "q_norm", "k_norm"],
             Kind::Swiglu => &["both"],
             Kind::AddNorm => &["x", "y", "weight"],
+            Kind::Product => &["x", "w"],
+            Kind::PackedProduct => &["x", "w", "scales", "biases"],
         }
     }
 
     pub(super) fn outputs(self) -> &'static [&'static str] {
         match self {
-            Kind::Whole | Kind::Merge | Kind::Swiglu => &["out"],
+            Kind::Whole | Kind::Merge | Kind::Swiglu | Kind::Product | Kind::PackedProduct => &["out"],
             Kind::Part => &["part", "stat"],
             Kind::Store => &["done"],
             Kind::Rotate | Kind::NormRotate => &["q", "done"],
@@ -59,7 +68,7 @@ impl Kind {
 
     /// Whether inputs that are views are copied first. Never where one is a pool, which is written through.
     pub(super) fn wants_contiguous(self) -> bool {
-        matches!(self, Kind::Swiglu | Kind::AddNorm)
+        matches!(self, Kind::Swiglu | Kind::AddNorm | Kind::Product | Kind::PackedProduct)
     }
 }
 
@@ -74,7 +83,7 @@ pub(super) struct Text {
 
 impl Text {
     pub(super) fn of(kind: Kind) -> Text {
-        let [common, vectors, ids] = PRELUDE;
+        let [common, ids, vectors, products, packed] = PRELUDE;
         let (body, what, define) = match kind {
             Kind::Whole => (ATTEND, "whole", "#define COX_WHOLE 1\n"),
             Kind::Part => (ATTEND, "part", "#define COX_WHOLE 0\n"),
@@ -84,9 +93,16 @@ impl Text {
             Kind::NormRotate => (ROTATE, "norm_rotate", "#define COX_NORMS 1\n"),
             Kind::Swiglu => (SWIGLU, "swiglu", ""),
             Kind::AddNorm => (ADD_NORM, "add_norm", ""),
+            Kind::Product => (MATMUL, "product", "#define COX_PACKED 0\n"),
+            Kind::PackedProduct => (MATMUL, "packed_product", "#define COX_PACKED 1\n"),
         };
-        let loads = if body == ATTEND { bare(vectors) } else { String::new() };
-        let header = bare(common) + &loads + define;
+        let more: &[&str] = match kind {
+            Kind::Whole | Kind::Part => &[vectors],
+            Kind::Product => &[products],
+            Kind::PackedProduct => &[products, packed],
+            _ => &[],
+        };
+        let header = bare(common) + &more.iter().map(|m| bare(m)).collect::<String>() + define;
         let source = bare(ids) + &bare(body);
         let mut hash = DefaultHasher::new();
         (&header, &source).hash(&mut hash);
@@ -95,9 +111,9 @@ impl Text {
 }
 
 /// The bodies as they stand, by their files' names, for tests that compile them with a prelude of their own.
-pub fn bodies() -> [(&'static str, &'static str); 6] {
-    let all = [ATTEND, MERGE, STORE, ROTATE, SWIGLU, ADD_NORM];
-    let names = ["attend.inc", "merge.inc", "store.inc", "rotate.inc", "swiglu.inc", "add_norm.inc"];
+pub fn bodies() -> [(&'static str, &'static str); 7] {
+    let all = [ATTEND, MERGE, STORE, ROTATE, SWIGLU, ADD_NORM, MATMUL];
+    let names = ["attend.inc", "merge.inc", "store.inc", "rotate.inc", "swiglu.inc", "add_norm.inc", "matmul.inc"];
     std::array::from_fn(|i| (names[i], all[i]))
 }
 
@@ -111,7 +127,8 @@ fn bare(text: &str) -> String {
 mod tests {
     use super::*;
 
-    const ALL: [Kind; 8] = [Kind::Whole, Kind::Part, Kind::Merge, Kind::Store, Kind::Rotate, Kind::NormRotate, Kind::Swiglu, Kind::AddNorm];
+    const ALL: [Kind; 10] =
+        [Kind::Whole, Kind::Part, Kind::Merge, Kind::Store, Kind::Rotate, Kind::NormRotate, Kind::Swiglu, Kind::AddNorm, Kind::Product, Kind::PackedProduct];
 
     #[test]
     fn every_name_that_a_body_uses_is_given_to_it_and_no_other_argument_appears() {
@@ -125,7 +142,12 @@ mod tests {
                 // MLX passes an input's shape, strides or rank when it finds such a name.
                 for more in ["_shape", "_strides", "_ndim"] {
                     let named = text.source.contains(&format!("{name}{more}"));
-                    let meant = more == "_strides" && ["q", "k", "v"].contains(name) && kind.inputs().contains(name);
+                    let product = matches!(kind, Kind::Product | Kind::PackedProduct);
+                    let meant = match more {
+                        "_strides" => ["q", "k", "v"].contains(name) && kind.inputs().contains(name),
+                        "_shape" => product && ["x", "w"].contains(name),
+                        _ => false,
+                    };
                     assert_eq!(named, meant, "{kind:?}: {name}{more}");
                 }
             }

@@ -2,10 +2,12 @@
 
 use super::{Described, Float, Form, Source};
 use crate::engine::EngineError;
+use crate::kernels::{self, Matrix, Product, Products};
 use crate::mlx::{self, Place, Res};
 use mlx_rs::ops::indexing::{TryIndexMutOp, take_axis};
 use mlx_rs::{Array, Dtype, ops};
 use std::ops::Range;
+use std::rc::Rc;
 
 /// Elements of one slab: 4 MiB of f32, so that what loading needs beyond the weights stays small.
 const SLAB: usize = 1 << 20;
@@ -37,12 +39,56 @@ impl Weight {
         }
     }
 
+    /// As it is kept, in one array or in three.
+    fn arrays(&self) -> ([&Array; 3], usize) {
+        match self {
+            Weight::Dense { rows, .. } => ([rows; 3], 1),
+            Weight::Affine { words, scales, biases, .. } => ([words, scales, biases], 3),
+        }
+    }
+
     fn bytes(&self) -> u64 {
-        let all: &[&Array] = match self {
-            Weight::Dense { rows, .. } => &[rows],
-            Weight::Affine { words, scales, biases, .. } => &[words, scales, biases],
-        };
-        all.iter().map(|a| a.nbytes() as u64).sum()
+        let (all, count) = self.arrays();
+        all[..count].iter().map(|a| a.nbytes() as u64).sum()
+    }
+
+    fn matrix(&self) -> Matrix {
+        match self {
+            Weight::Dense { rows, .. } => Matrix { outs: rows.dim(0), ins: rows.dim(1), dtype: rows.dtype(), affine: None },
+            Weight::Affine { words, scales, group, bits, .. } => {
+                let affine = Some(kernels::Affine { bits: *bits, group: *group });
+                Matrix { outs: words.dim(0), ins: scales.dim(1) * group, dtype: scales.dtype(), affine }
+            }
+        }
+    }
+}
+
+/// A matrix with the kernel for its products with few rows, where it is given one.
+#[derive(Debug)]
+struct Served {
+    weight: Weight,
+    product: Option<Rc<Product>>,
+}
+
+impl Served {
+    fn apply(&self, x: &Array) -> Res<Array> {
+        match self.product.as_ref().filter(|p| p.serves(x)) {
+            Some(product) => {
+                let (all, count) = self.weight.arrays();
+                product.apply(x, &all[..count])
+            }
+            None => self.weight.apply(x),
+        }
+    }
+
+    fn multiply_by(&mut self, products: &Products) {
+        self.product = products.of(&self.weight.matrix());
+    }
+}
+
+impl From<Weight> for Served {
+    fn from(weight: Weight) -> Served {
+        Served { weight, product: None }
     }
 }
 
@@ -50,7 +96,7 @@ impl Weight {
 #[derive(Debug)]
 pub struct Linear {
     /// One, unless quantised parts differ in bits or groups.
-    parts: Vec<Weight>,
+    parts: Vec<Served>,
     bias: Option<Array>,
 }
 
@@ -69,19 +115,28 @@ impl Linear {
         }
     }
 
+    pub fn matrices(&self) -> impl Iterator<Item = Matrix> {
+        self.parts.iter().map(|p| p.weight.matrix())
+    }
+
+    /// From here on few rows go to these kernels, where there is one for the shape.
+    pub fn multiply_by(&mut self, products: &Products) {
+        self.parts.iter_mut().for_each(|p| p.multiply_by(products));
+    }
+
     pub fn bytes(&self) -> u64 {
-        self.parts.iter().map(Weight::bytes).sum::<u64>() + self.bias.as_ref().map_or(0, |b| b.nbytes() as u64)
+        self.parts.iter().map(|p| p.weight.bytes()).sum::<u64>() + self.bias.as_ref().map_or(0, |b| b.nbytes() as u64)
     }
 }
 
 /// The table of token vectors, `[vocab, hidden]`; also the head of a model that ties the two.
 #[derive(Debug)]
-pub struct Embedding(Weight);
+pub struct Embedding(Served);
 
 impl Embedding {
     /// ids `[T]` → `[T, hidden]`.
     pub fn look_up(&self, ids: &Array) -> Res<Array> {
-        match &self.0 {
+        match &self.0.weight {
             Weight::Dense { rows, .. } => take_axis(rows, ids, 0),
             Weight::Affine { words, scales, biases, group, bits } => {
                 let row = |a: &Array| take_axis(a, ids, 0);
@@ -95,16 +150,22 @@ impl Embedding {
         self.0.apply(x)
     }
 
+    pub fn matrix(&self) -> Matrix {
+        self.0.weight.matrix()
+    }
+
+    /// As [`Linear::multiply_by`], for [`Embedding::as_head`].
+    pub fn multiply_by(&mut self, products: &Products) {
+        self.0.multiply_by(products);
+    }
+
     pub fn bytes(&self) -> u64 {
-        self.0.bytes()
+        self.0.weight.bytes()
     }
 
     /// The type that activations take from it.
     pub fn dtype(&self) -> Dtype {
-        match &self.0 {
-            Weight::Dense { rows, .. } => rows.dtype(),
-            Weight::Affine { scales, .. } => scales.dtype(),
-        }
+        self.matrix().dtype
     }
 }
 
@@ -168,16 +229,16 @@ impl Loader<'_> {
         let paths: Vec<(&str, Described)> = modules.iter().map(|(p, _)| p.as_str()).zip(all).collect();
         let same = paths.iter().all(|(_, d)| d.form == paths[0].1.form);
         let parts = if self.dense.is_some() || same {
-            vec![self.weight(&paths)?]
+            vec![self.weight(&paths)?.into()]
         } else {
-            paths.iter().map(|one| self.weight(std::slice::from_ref(one))).collect::<Result<_, _>>()?
+            paths.iter().map(|one| self.weight(std::slice::from_ref(one)).map(Served::from)).collect::<Result<_, _>>()?
         };
         Ok(Linear { parts, bias: if bias { Some(self.biases(modules)?) } else { None } })
     }
 
     pub fn embedding(&self, path: &str, rows: usize, cols: usize) -> Result<Embedding, EngineError> {
         let d = self.checked(path, rows, cols)?;
-        Ok(Embedding(self.weight(&[(path, d)])?))
+        Ok(Embedding(self.weight(&[(path, d)])?.into()))
     }
 
     /// A norm's weight, `[len]`.

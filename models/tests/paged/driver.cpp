@@ -40,9 +40,7 @@ void run() {
   const auto q = take<T>(rows * line * D);
   auto k = take<T>(slots * KV_HEADS * D), v = take<T>(slots * KV_HEADS * D);
   const auto table = take<uint32_t>(rows * width), lengths = take<uint32_t>(rows);
-  pools[0] = reinterpret_cast<const char*>(k.data());
-  pools[1] = reinterpret_cast<const char*>(v.data());
-  pool_bytes = k.size() * sizeof(T);
+  spans = {{k.data(), k.size() * sizeof(T)}, {v.data(), v.size() * sizeof(T)}};
   const int64_t strides[3] = {int64_t(line) * D, D, 1};
   const uint32_t params[4] = {head[3], head[4], head[5], head[2]};
   if (splits == 0) {

@@ -1,6 +1,7 @@
 //! Compiles the bodies with the system's C++ compiler, once for each kernel shape, and talks to the program.
 
 use crate::fused::FUSED;
+use crate::matmul::MATMUL;
 use crate::naive::{Rows, Wanted};
 use mlx_rs::Dtype;
 use models::kernels::{Plan, Spec, Tuning, bodies};
@@ -46,7 +47,8 @@ pub(crate) fn type_name(dtype: Dtype) -> &'static str {
     }
 }
 
-/// Programs made of the bodies: attention, attention without barriers, and the kernels that replace several operations, with and without.
+/// Programs made of the bodies: attention, attention without barriers, and the kernels that replace several operations, and products, with
+/// and without.
 struct Built {
     // Holds the programs; removed at the end.
     dir: tempfile::TempDir,
@@ -75,6 +77,9 @@ static BUILT: LazyLock<Built> = LazyLock::new(|| {
     build("no_barriers", include_str!("driver.cpp"), &lines[0], false);
     build("fused", include_str!("fused.cpp"), &fused.concat(), true);
     build("fused_no_barriers", include_str!("fused.cpp"), &fused.concat(), false);
+    let matmul: Vec<String> = MATMUL.iter().enumerate().map(|(i, c)| format!("case {i}: {}; break;\n", c.call())).collect();
+    build("matmul", include_str!("matmul.cpp"), &matmul.concat(), true);
+    build("matmul_no_barriers", include_str!("matmul.cpp"), &matmul[0], false);
     Built { dir }
 });
 
@@ -99,6 +104,12 @@ pub(crate) fn run_without_barriers(case: &Case, rows: &Rows, wanted: &Wanted, pl
 pub(crate) fn fused(which: usize, seed: u32, input: &[u8], barriers: bool) -> Result<Vec<u8>, String> {
     let program = BUILT.dir.path().join(if barriers { "fused/run" } else { "fused_no_barriers/run" });
     feed(&program, which, seed, input).map_err(|why| format!("{:?}: {why}", FUSED[which]))
+}
+
+/// A product's output on this input, or what the program says went wrong.
+pub(crate) fn matmul(which: usize, seed: u32, input: &[u8], barriers: bool) -> Result<Vec<u8>, String> {
+    let program = BUILT.dir.path().join(if barriers { "matmul/run" } else { "matmul_no_barriers/run" });
+    feed(&program, which, seed, input).map_err(|why| format!("{:?}: {why}", MATMUL[which]))
 }
 
 fn play(program: &Path, case: &Case, rows: &Rows, wanted: &Wanted, plan: Plan) -> Result<Vec<f32>, String> {

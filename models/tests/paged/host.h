@@ -14,6 +14,7 @@
 #include <cstring>
 #include <functional>
 #include <random>
+#include <type_traits>
 #include <vector>
 
 [[noreturn]] inline void fail(const char* what) {
@@ -21,12 +22,23 @@
   std::exit(3);
 }
 
+struct cox_vec {
+  uint32_t w[4];
+};
+
+// A lane's vectors of two rows of weights and of one row of x.
+struct Share {
+  cox_vec upper, lower, x;
+};
+
 struct Lane {
   enum At { READY, EXCHANGE, BARRIER, DONE } at = READY;
   ucontext_t context;
   std::vector<char> stack;
   float sent = 0, got = 0;
   int source = 0, what = 0;
+  // What a lane gives to a product of its warp, and what it gave to the one under way.
+  Share given, shared;
 };
 
 // One threadgroup at a time, hence one of these.
@@ -59,7 +71,10 @@ inline void advance(int warp) {
   }
   for (int i = 0; i < 32; i++) {
     if (lanes[i].at != lanes[0].at || lanes[i].what != lanes[0].what) fail("lanes of a warp went different ways");
-    if (lanes[0].at == Lane::EXCHANGE) lanes[i].got = lanes[lanes[i].source].sent;
+    if (lanes[0].at == Lane::EXCHANGE) {
+      lanes[i].got = lanes[lanes[i].source].sent;
+      lanes[i].shared = lanes[i].given;
+    }
   }
 }
 
@@ -119,20 +134,22 @@ inline float cox_bits(int bits) { return as_float(uint32_t(bits)); }
 #define COX_EXP2(x) std::exp2(float(x))
 #define COX_SQRT(x) std::sqrt(float(x))
 
-struct cox_vec {
-  uint32_t w[4];
+// Where vectors may be loaded from: what is loaded must lie in one of them, and on 16 bytes.
+struct Span {
+  const void* start;
+  size_t bytes;
 };
-
-// The two pools: what is loaded must lie in one of them, and on 16 bytes.
-inline const char* pools[2];
-inline size_t pool_bytes;
+inline std::vector<Span> spans;
 
 template <typename T>
 cox_vec cox_load(const T* pool, unsigned int vector) {
   const char* at = reinterpret_cast<const char*>(pool) + size_t(vector) * 16;
   bool inside = false;
-  for (const char* start : pools) inside |= at >= start && at + 16 <= start + pool_bytes && (at - start) % 16 == 0;
-  if (!inside) fail("a load outside the pools, or not aligned");
+  for (const Span& span : spans) {
+    const char* start = static_cast<const char*>(span.start);
+    inside |= at >= start && at + 16 <= start + span.bytes && (at - start) % 16 == 0;
+  }
+  if (!inside) fail("a load outside what may be loaded, or not aligned");
   cox_vec v;
   std::memcpy(&v, at, 16);
   return v;
@@ -170,4 +187,88 @@ void cox_unpack(cox_vec v, float* to) {
   T each[16 / sizeof(T)];
   std::memcpy(each, &v, 16);
   for (size_t i = 0; i < 16 / sizeof(T); i++) to[i] = cox_widen(each[i]);
+}
+
+template <typename T>
+cox_vec cox_stream(const T* from, int vector) {
+  return cox_load(from, vector);
+}
+
+// Tells products from other exchanges.
+constexpr int PRODUCT = -1;
+
+// What tensor cores do: a lane ends with two columns of two rows, of what eight other lanes have.
+template <typename T>
+void cox_mma(float* acc, cox_vec upper, cox_vec lower, cox_vec x) {
+  group.lanes[group.running].given = Share{upper, lower, x};
+  exchange(0, 0, PRODUCT);
+  const Lane* lanes = &group.lanes[group.running / 32 * 32];
+  const int row = group.running % 32 / 4, column = group.running % 4 * 2;
+  for (int from = 0; from < 4; from++) {
+    const Share& weights = lanes[row * 4 + from].shared;
+    float u[8], l[8];
+    cox_unpack<T>(weights.upper, u);
+    cox_unpack<T>(weights.lower, l);
+    for (int c = 0; c < 2; c++) {
+      float b[8];
+      cox_unpack<T>(lanes[(column + c) * 4 + from].shared.x, b);
+      for (int i = 0; i < 8; i++) {
+        acc[c] += u[i] * b[i];
+        acc[2 + c] += l[i] * b[i];
+      }
+    }
+  }
+}
+
+template <int WORDS>
+void cox_stream(const uint32_t* from, int at, uint32_t* to) {
+  const char* place = reinterpret_cast<const char*>(from + size_t(at) * WORDS);
+  bool inside = false;
+  for (const Span& span : spans) {
+    const char* start = static_cast<const char*>(span.start);
+    inside |= place >= start && place + WORDS * 4 <= start + span.bytes && (place - start) % (WORDS * 4) == 0;
+  }
+  if (!inside) fail("a load outside what may be loaded, or not aligned");
+  std::memcpy(to, place, WORDS * 4);
+}
+
+// As on CUDA: numbers of 4 bits are unpacked in pairs that lie half a word apart, and have an offset in them.
+constexpr int order(int bits, int i) { return bits == 4 ? i / 2 + i % 2 * 4 : i; }
+template <typename T, int BITS>
+float cox_offset() {
+  return BITS == 8 ? 0 : std::is_same_v<T, bf16> ? 128 : 1024;
+}
+
+template <int BITS>
+cox_vec cox_order(cox_vec x) {
+  uint16_t from[8], to[8];
+  std::memcpy(from, &x, 16);
+  for (int i = 0; i < 8; i++) to[i] = from[order(BITS, i)];
+  std::memcpy(&x, to, 16);
+  return x;
+}
+
+template <typename T>
+cox_vec packed(const float* values) {
+  T each[8];
+  for (int i = 0; i < 8; i++) each[i] = cox_narrow<T>(values[i]);
+  cox_vec v;
+  std::memcpy(&v, each, 16);
+  return v;
+}
+
+template <typename T, int BITS>
+cox_vec cox_whole(const uint32_t* words) {
+  float each[8];
+  for (int i = 0; i < 8; i++) {
+    const int at = order(BITS, i) * BITS;
+    each[i] = float(words[at / 32] >> (at % 32) & ((1u << BITS) - 1)) + cox_offset<T, BITS>();
+  }
+  return packed<T>(each);
+}
+
+template <typename T>
+cox_vec cox_ones() {
+  const float ones[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+  return packed<T>(ones);
 }

@@ -4,6 +4,7 @@
 
 mod driver;
 mod fused;
+mod matmul;
 mod naive;
 
 use driver::{CASES, Case};

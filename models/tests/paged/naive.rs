@@ -29,7 +29,7 @@ pub(crate) struct Rows {
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn bits(&mut self) -> u64 {
+    pub(crate) fn bits(&mut self) -> u64 {
         // splitmix64.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
