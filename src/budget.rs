@@ -10,6 +10,7 @@ use models::engine::EngineError;
 use models::measure::Measured;
 use models::mlx::{self, Place};
 use models::mlx_engine::{OpenOptions, Opened};
+use models::workspace::Heaviest;
 use std::path::{Path, PathBuf};
 
 /// Options that decide how much memory there is for rows, and how much they take.
@@ -49,10 +50,9 @@ impl Sizing {
         (config.context as u32).min(self.context.unwrap_or(u32::MAX))
     }
 
-    /// The sum's terms for a model with so many bytes left beside its weights; `gathers`: decode rows gather their keys.
-    fn terms<'a>(&self, config: &Config, geometry: &'a Geometry, left: u64, gathers: bool) -> Terms<'a> {
+    /// The sum's terms for a model with so many bytes left beside its weights, of which a step takes `workspace`.
+    fn terms<'a>(&self, config: &Config, geometry: &'a Geometry, left: u64, workspace: u64) -> Terms<'a> {
         let (batch, context) = (self.batch, self.context_of(config));
-        let workspace = config.workspace_bytes(self.step_tokens(), batch, context, gathers);
         Terms { spec: self.kv_budget, left, workspace, geometry, batch, context, ahead: self.depth * self.prefill_chunk }
     }
 }
@@ -66,19 +66,29 @@ pub(crate) fn measured<'a>(measured: &'a Measured, sizing: &Sizing, path: &Path)
     let memory = mlx::memory_left(measured.place).map_err(|e| bad(path, &e))?;
     // What serving finds out when it holds the kernel against MLX's own attention.
     let gathers = measured.place == Place::Cpu;
-    let terms = sizing.terms(&measured.config, &measured.geometry, memory.saturating_sub(measured.weight_bytes), gathers);
+    let workspace = measured.config.workspace_bytes(sizing.step_tokens(), sizing.batch, sizing.context_of(&measured.config), gathers);
+    let terms = sizing.terms(&measured.config, &measured.geometry, memory.saturating_sub(measured.weight_bytes), workspace);
     let budget = terms.budget().map_err(|unfit| bad(path, &explain(unfit, &terms)))?;
     Ok((terms, budget))
 }
 
-/// Blocks for a model whose weights are loaded. Says its terms in the log.
-pub(crate) fn blocks(opened: &Opened, sizing: &Sizing, path: &Path) -> Result<u32, EngineError> {
+/// Blocks for a model whose weights are loaded, and the model again. Says its terms in the log.
+///
+/// On a GPU the heaviest step is run to see what it takes. On the CPU that would take a minute, and it is worked out; what MLX
+/// frees goes back to the system there, where others can have it.
+pub(crate) fn blocks(mut opened: Opened, sizing: &Sizing, path: &Path) -> Result<(Opened, u32), EngineError> {
+    let Sizing { batch: rows, prefill_chunk: chunk, depth, .. } = *sizing;
+    let context = sizing.context_of(opened.config());
+    let mut workspace = opened.config().workspace_bytes(sizing.step_tokens(), rows, context, opened.gathers());
+    if opened.place() == Place::Gpu {
+        (opened, workspace) = opened.workspace(&Heaviest { rows, chunk, depth, context })?;
+    }
     let left = mlx::memory_left(opened.place()).map_err(|e| bad(path, &e))?;
     let geometry = opened.geometry();
-    let terms = sizing.terms(opened.config(), &geometry, left, opened.gathers());
+    let terms = sizing.terms(opened.config(), &geometry, left, workspace);
     let Budget { blocks, why } = terms.budget().map_err(|unfit| bad(path, &explain(unfit, &terms)))?;
     tracing::info!(
-        "KV budget {} ({}): {blocks} blocks of {} tokens at {}{}. Weights {}, workspace {}, left of the machine {}",
+        "KV budget {} ({}): {blocks} blocks of {} tokens at {}{}. Weights {}, workspace {}{}, left of the machine {}",
         mb(terms.pool_bytes(blocks)),
         reason(why),
         geometry.block_tokens(),
@@ -86,9 +96,10 @@ pub(crate) fn blocks(opened: &Opened, sizing: &Sizing, path: &Path) -> Result<u3
         more(&terms).into_iter().map(|(name, text)| format!("; {name}: {text}")).collect::<String>(),
         mb(opened.weight_bytes()),
         mb(terms.workspace),
+        if opened.place() == Place::Gpu { " (measured)" } else { "" },
         mb(left),
     );
-    Ok(blocks)
+    Ok((opened, blocks))
 }
 
 /// Terms that only some models have, each with its name, for people.

@@ -95,7 +95,7 @@ fn opener(args: &Args, path: PathBuf) -> actors::Opener {
         budget::measured(&Measured::open(&open)?, &sizing, &open.path)?;
         let opened = Opened::open(&open)?;
         tracing::info!("{}", opened.route());
-        let blocks = budget::blocks(&opened, &sizing, &open.path)?;
+        let (opened, blocks) = budget::blocks(opened, &sizing, &open.path)?;
         let context = sizing.context_of(opened.config());
         Ok(Box::new(opened.into_engine(blocks, context, deterministic)?) as Box<dyn Engine>)
     })

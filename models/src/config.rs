@@ -241,13 +241,14 @@ impl Config {
     }
 
     /// Most bytes that a step needs beside weights and pool: activations of `tokens` tokens, logits of `rows` rows, and keys and
-    /// values gathered in one layer: of `rows` rows of `context` positions if `gathers`, else of one, a prompt's, where a kernel reads
-    /// decode rows' keys in the pool.
+    /// values gathered in one layer: of `rows` rows of `context` positions if `gathers`, together with every token's scores, else of
+    /// one, a prompt's, where a kernel reads decode rows' keys in the pool and MLX's attention never writes scores down.
     pub fn workspace_bytes(&self, tokens: u32, rows: u32, context: u32, gathers: bool) -> u64 {
         let activations = u64::from(tokens) * (8 * self.hidden + 4 * self.intermediate + 4 * self.heads * self.head_dim) as u64 * 4;
         let gathering = if gathers { rows } else { 1 };
         let gathered = 4 * u64::from(context) * u64::from(gathering) * (self.kv_heads * self.head_dim) as u64 * 4;
-        activations + gathered + 4 * u64::from(rows) * self.vocab as u64 * 4
+        let scores = if gathers { 2 * u64::from(tokens) * u64::from(context) * self.heads as u64 * 4 } else { 0 };
+        activations + gathered + scores + 4 * u64::from(rows) * self.vocab as u64 * 4
     }
 }
 

@@ -8,7 +8,7 @@
 //! - [`model`]: one packed pass. [`packing`]: a step laid out, [`tiles`]: in passes of a fixed shape. [`families`]: the equations. [`attend`]: the pool, and rows.
 //!   [`kernels`]: what MLX has no kernel for. [`rope`], [`sample`]: positions, and drawing tokens.
 //! - [`config`], [`weights`], [`gguf`]: what is on disk. [`text`]: everything between text and ids.
-//! - [`measure`]: what a model will take, from its headers.
+//! - [`measure`]: what a model will take, from its headers. [`workspace`]: what a step takes, by running one.
 //! - [`check`]: a model held against the oracle's recordings.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -48,3 +48,5 @@ pub mod tiles;
 #[cfg(feature = "mlx")]
 pub mod weights;
 pub mod worker;
+#[cfg(feature = "mlx")]
+pub mod workspace;

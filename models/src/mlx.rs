@@ -71,6 +71,13 @@ fn size_of(dtype: Dtype) -> usize {
     }
 }
 
+/// MLX keeps freed memory, to give it out again; from here on so many bytes at most, and none now. It has no bound of its own but the
+/// machine's memory: after some hundred steps of different lengths it would hold more than the model does.
+pub fn keep_free(bytes_max: u64) -> Res<()> {
+    mlx_rs::memory::clear_cache()?;
+    mlx_rs::memory::set_cache_limit(bytes_max as usize).map(|_| ())
+}
+
 /// Bytes that this process may still take on a device.
 pub fn memory_left(place: Place) -> Result<u64, String> {
     match place {

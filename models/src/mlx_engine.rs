@@ -139,6 +139,13 @@ impl Opened {
 }
 
 impl MlxEngine {
+    /// The model again, without its pool.
+    pub(crate) fn into_opened(mut self) -> Result<Opened, EngineError> {
+        self.model.make_pool(0)?;
+        let place = if self.info.device == "gpu" { Place::Gpu } else { Place::Cpu };
+        Ok(Opened { model: self.model, name: self.info.name, place })
+    }
+
     fn pass(&mut self, step: &Step, packing: Packing, previous: Option<&Array>) -> Result<Part, EngineError> {
         let passed = self.model.pass(step, packing, previous)?;
         let p = &passed.packing;

@@ -13,7 +13,9 @@ const PROMPTS: [&str; 4] = ["The boat left the harbour and", "Once upon a time t
 /// With the prompt this is more than two blocks of 32 tokens: a row that is admitted has room for its next block, and outgrows it.
 const TOKENS: [u64; 5] = [60, 61, 62, 63, 64];
 const BLOCKS_A_ROW: u64 = 3;
-const ROWS: u64 = 4;
+const ROWS: u64 = 12;
+/// How often each prompt is asked for with each length: one after the other, so that equal ones are not together.
+const ROUNDS: usize = 3;
 
 fn body(prompt: &str, max_tokens: u64) -> Value {
     completion(json!(prompt), json!({"max_tokens": max_tokens, "ignore_eos": true}))
@@ -28,7 +30,8 @@ fn five_times_too_many_rows_are_all_answered_within_the_budget() {
     let server = Server::of_default_model(&["--batch", "16", "--kv-budget", &given.to_string()]);
     assert_eq!(server.metric("coxswain:kv_budget_bytes", ""), budget);
 
-    let bodies: Vec<Value> = TOKENS.iter().flat_map(|n| PROMPTS.map(|p| body(p, *n))).collect();
+    let asked: Vec<(&str, u64)> = (0..ROUNDS).flat_map(|_| TOKENS.iter().flat_map(|n| PROMPTS.map(|p| (p, *n)))).collect();
+    let bodies: Vec<Value> = asked.iter().map(|(prompt, n)| body(prompt, *n)).collect();
     assert_eq!(bodies.len() as u64, ROWS * 5);
     let done = AtomicBool::new(false);
     let (answers, most) = thread::scope(|scope| {
@@ -37,9 +40,9 @@ fn five_times_too_many_rows_are_all_answered_within_the_budget() {
         done.store(true, Ordering::SeqCst);
         (answers, watching.join().unwrap())
     });
-    for ((answer, body), n) in answers.iter().zip(&bodies).zip(TOKENS.iter().flat_map(|n| [*n; PROMPTS.len()])) {
+    for ((answer, body), (prompt, n)) in answers.iter().zip(&bodies).zip(asked) {
         assert_eq!((answer.finish.as_str(), answer.completion_tokens), ("length", n), "{body}");
-        let (_, whole) = alone.iter().find(|(prompt, _)| body["prompt"] == **prompt).unwrap();
+        let (_, whole) = alone.iter().find(|(of, _)| *of == prompt).unwrap();
         // The shorter answers are the beginning of the longest. A half character at a cut's end is not given out.
         let text = answer.text.trim_end_matches('\u{fffd}');
         assert!(whole.text.starts_with(text) && (n < TOKENS[4] || whole.text == answer.text), "{body}: {:?} and alone {:?}", answer.text, whole.text);
