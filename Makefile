@@ -10,7 +10,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 BINARY := $(CARGO_TARGET_DIR)/release/coxswain
 SETUP := $(CARGO_TARGET_DIR)/debug/setup
 
-.PHONY: serve test build model native check lint sim bench oracle clean help need tool
+.PHONY: serve test build model native check lint sim bench bench-stall gpu-bench oracle clean help need tool
 
 help: ## What there is to make
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -31,10 +31,11 @@ test: native model ## Every test
 	@echo "make: building and running the tests (the first time takes some minutes)"
 	cargo test --workspace --locked --no-fail-fast
 
-check: native model ## What CI holds a change to: fmt, clippy, tests, licences and advisories, unused dependencies
+check: native model ## What a change is held to: fmt, clippy, tests, the simulator, licences, unused dependencies
 	cargo fmt --all -- --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	$(MAKE) test
+	$(MAKE) sim
 	$(MAKE) lint
 
 lint: ## cargo-deny and cargo-machete, where they are installed
@@ -46,6 +47,15 @@ sim: need ## 2,000 simulated hours of scheduler and KV pool under faults (SEED, 
 
 bench: build model ## coxswain against mlx-lm's own server on this machine, at 1, 8 and 16 clients
 	bench/run.sh "$(BINARY)" $(ARGS)
+
+bench-stall: build model ## A prompt of 6,000 tokens among 8 streams: how long they stall, and how long it waits
+	python3 bench/long_prompt.py "$(BINARY)" $(ARGS)
+
+GPU_PYTHON ?= python3
+GPU_MODELS ?= $(CARGO_TARGET_DIR)/gpu
+gpu-bench: build ## Decode on an NVIDIA GPU beside mlx-lm and the floor; GPU_PYTHON has mlx[cuda13] and mlx-lm
+	cargo build --release --locked --package models --example decode
+	$(GPU_PYTHON) bench/gpu/bench.py --decode "$(CARGO_TARGET_DIR)/release/examples/decode" --folder "$(GPU_MODELS)" $(ARGS)
 
 oracle: ## The Python environment that makes goldens: mlx-lm, pinned
 	oracle/setup.sh

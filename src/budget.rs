@@ -45,7 +45,7 @@ impl Sizing {
         self.prefill_chunk + self.batch
     }
 
-    /// Positions that a row may have.
+    /// Positions that a row may have. More than the model was made for is refused by [`measured`].
     pub(crate) fn context_of(&self, config: &Config) -> u32 {
         (config.context as u32).min(self.context.unwrap_or(u32::MAX))
     }
@@ -63,6 +63,11 @@ fn bad(path: &Path, reason: &str) -> EngineError {
 
 /// What the budget will be for a model that is not loaded.
 pub(crate) fn measured<'a>(measured: &'a Measured, sizing: &Sizing, path: &Path) -> Result<(Terms<'a>, Budget), EngineError> {
+    let made_for = measured.config.context;
+    if let Some(asked) = sizing.context.filter(|asked| *asked as usize > made_for) {
+        let reason = format!("--context {asked}: the model was made for {made_for} positions");
+        return Err(EngineError::Load { file: path.to_owned(), reason });
+    }
     let memory = mlx::memory_left(measured.place).map_err(|e| bad(path, &e))?;
     // What serving finds out when it holds the kernel against MLX's own attention.
     let gathers = measured.place == Place::Cpu;

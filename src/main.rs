@@ -93,7 +93,11 @@ const UNUSABLE: u8 = 2;
 
 fn main() -> ExitCode {
     full_f32();
-    match Cli::parse().command {
+    let command = Cli::parse().command;
+    if !matches!(command, Command::Serve(_)) {
+        end_with_the_reader();
+    }
+    match command {
         Command::Serve(args) => leave(serve::run(&args)),
         Command::Check(args) => ended(check(&args)),
         Command::Loadtest(args) => ended(load(&args)),
@@ -127,6 +131,12 @@ fn full_f32() {
         // SAFETY: no other thread runs yet.
         unsafe { std::env::set_var(TF32, "0") };
     }
+}
+
+/// Whoever reads what a command prints may stop reading, as `head` does: the command ends, too, and that is no failure. A server goes on.
+fn end_with_the_reader() {
+    // SAFETY: no other thread runs yet, and nothing of this process handles the signal.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
 fn ended(result: Result<ExitCode, String>) -> ExitCode {

@@ -18,7 +18,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH")]
     model: Option<PathBuf>,
     /// The model's id in the API; the folder's or file's name if not given
-    #[arg(long)]
+    #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
     name: Option<String>,
     /// Address to listen on; any but loopback needs --open
     #[arg(long, default_value = "127.0.0.1")]

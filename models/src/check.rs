@@ -47,15 +47,12 @@ impl std::fmt::Display for Line {
     }
 }
 
-/// Blocks that are enough for every recorded prompt and its answer, with room to scatter.
-const BLOCKS: u32 = 64;
-
 /// Runs every check on one folder.
 pub fn check(dir: &Path, device: DeviceChoice, dtype: Option<Float>) -> Result<Vec<Line>, EngineError> {
     let golden = Golden::read(&dir.join("golden.safetensors"))?;
     let mut model = Opened::open(&OpenOptions { path: dir.to_owned(), name: None, device, dtype })?.into_model();
     golden.fits(&model)?;
-    model.make_pool(BLOCKS)?;
+    model.make_pool(run::blocks(&golden.prompts))?;
     let tolerance = TOLERANCE_F32;
     let all: Vec<usize> = (0..golden.prompts.len()).collect();
     let solo: Vec<Vec<usize>> = all.iter().map(|i| vec![*i]).collect();

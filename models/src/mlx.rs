@@ -2,6 +2,7 @@
 
 use mlx_rs::{Array, Device, Dtype};
 use std::ffi::CStr;
+use std::path::Path;
 
 /// What MLX's operations give.
 pub type Res<T> = Result<T, mlx_rs::error::Exception>;
@@ -86,12 +87,24 @@ pub fn memory_left(place: Place) -> Result<u64, String> {
     }
 }
 
-/// Linux's own estimate of what can be taken without swapping (proc(5), MemAvailable).
+/// Linux's own estimate of what can be taken without swapping (proc(5), MemAvailable), or what is left of the limit that a container has
+/// been given (cgroup v2, memory.max), if that is less.
 fn memory_left_cpu() -> Result<u64, String> {
     let text = std::fs::read_to_string("/proc/meminfo").map_err(|e| format!("/proc/meminfo cannot be read ({e}): give a size instead of auto"))?;
     let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"));
     let kib = line.and_then(|l| l.trim().strip_suffix("kB")).and_then(|n| n.trim().parse::<u64>().ok());
-    kib.map(|k| k * 1024).ok_or_else(|| "/proc/meminfo has no MemAvailable: give a size instead of auto".to_owned())
+    let machine = kib.map(|k| k * 1024).ok_or_else(|| "/proc/meminfo has no MemAvailable: give a size instead of auto".to_owned())?;
+    Ok(machine.min(container_left(Path::new("/sys/fs/cgroup"), &std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default())))
+}
+
+/// The least that this process's groups, from its own up to the first under `root`, have left; without a limit everything. `groups` is
+/// what `/proc/self/cgroup` says.
+fn container_left(root: &Path, groups: &str) -> u64 {
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+    let number = |group: &Path, name| std::fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
+    let left = |group: &Path| Some(number(group, "memory.max")?.saturating_sub(number(group, "memory.current")?));
+    let groups = Path::new(own).ancestors().map(|group| root.join(group));
+    groups.filter_map(|group| left(&group)).min().unwrap_or(u64::MAX)
 }
 
 /// What CUDA says is free, or what Metal recommends as the most to use, less what MLX has of that already.
@@ -127,4 +140,28 @@ pub(crate) fn turn() -> std::sync::MutexGuard<'static, ()> {
     static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
     // A test that failed while it held the turn has not harmed it.
     TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tightest_group_bounds_what_is_left() {
+        let root = tempfile::tempdir().unwrap();
+        let group = |path: &str, max: &str, current: &str| {
+            let dir = root.path().join(path);
+            std::fs::create_dir_all(&dir).unwrap();
+            std::fs::write(dir.join("memory.max"), max).unwrap();
+            std::fs::write(dir.join("memory.current"), current).unwrap();
+        };
+        let left = |groups: &str| container_left(root.path(), groups);
+        assert_eq!(left("0::/\n"), u64::MAX, "no limit anywhere");
+        group("a", "1000\n", "300\n");
+        group("a/b", "max\n", "200\n");
+        group("a/c", "500\n", "600\n");
+        for (groups, want) in [("0::/a/b\n", 700), ("0::/a", 700), ("0::/a/c", 0), ("1:memory:/a\n0::/x\n", u64::MAX), ("", u64::MAX)] {
+            assert_eq!(left(groups), want, "{groups:?}");
+        }
+    }
 }

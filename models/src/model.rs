@@ -23,6 +23,8 @@ pub struct Model {
     family: Llama,
     rope: Rope,
     pool: Pool,
+    /// Of the pool, block 0 not counted.
+    blocks: u32,
     place: Place,
     /// The kernel that decode rows are sent to.
     paged: Option<Rc<Paged>>,
@@ -56,7 +58,7 @@ impl Model {
         family.multiply_by(&products);
         let pool = Pool::new(shape, 0, family.dtype(), paged.clone()).map_err(failed)?;
         let window = config.geometry(element_bytes(family.dtype())).window();
-        Ok(Model { config, family, rope, pool, place, paged, route, window, width: None })
+        Ok(Model { config, family, rope, pool, blocks: 0, place, paged, route, window, width: None })
     }
 
     /// How decode rows read their keys and which kernels serve beside, in one line, and why not otherwise.
@@ -80,7 +82,21 @@ impl Model {
     /// Allocates the pool for blocks `1..=blocks`.
     pub fn make_pool(&mut self, blocks: u32) -> Result<(), EngineError> {
         self.pool = Pool::new(shape(&self.config, self.place), blocks, self.family.dtype(), self.paged.clone()).map_err(failed)?;
+        self.blocks = blocks;
         Ok(())
+    }
+
+    /// Blocks of its pool: `1..=blocks`.
+    pub fn blocks(&self) -> u32 {
+        self.blocks
+    }
+
+    /// MLX checks no index, and writing past a pool is writing into somebody else's memory.
+    fn within_pool(&self, row: &StepRow) -> Result<(), EngineError> {
+        match row.table.iter().find(|block| block.0 > self.blocks) {
+            None => Ok(()),
+            Some(block) => Err(EngineError::Step(format!("row {} would use block {} of a pool of {}", row.seq.0, block.0, self.blocks))),
+        }
     }
 
     /// What its K and V take.
@@ -104,6 +120,7 @@ impl Model {
     /// Lays a step out as one packed pass, or as passes that keep their shape. `previous` are the rows that the step before drew for.
     pub fn passes(&self, step: &Step, previous: &[SeqId]) -> Result<Vec<Packing>, EngineError> {
         step.rows.iter().try_for_each(|row| packing::check_window(row, self.window)).map_err(EngineError::Step)?;
+        step.rows.iter().try_for_each(|row| self.within_pool(row))?;
         let place = |row: &StepRow| previous.iter().position(|s| *s == row.seq).map(|i| i as u32);
         let passes = match self.width {
             None => Packing::of(step, place).map(|p| vec![p]),
@@ -271,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn block_0_within_a_window_is_refused() {
+    fn blocks_that_are_nobodys_are_refused() {
         let _turn = crate::mlx::turn();
         let rows: [(&[Option<usize>], &[u32]); 4] = [
             (&[Some(40), Some(25)], &[0, 0, 0, 0, 5]),
@@ -279,6 +296,8 @@ mod tests {
             (&[Some(40), None], &[0, 0, 0, 4, 5]),
             (&[None], &[0, 2, 3, 4, 5]),
         ];
+        let beyond = model(&[None], false).passes(&step(vec![row(7, 150, 10, &[1, 2, 3, 4, 17])]), &[]).unwrap_err();
+        assert!(beyond.to_string().contains("row 7 would use block 17 of a pool of 16"), "{beyond}");
         for (windows, table) in rows {
             let refused = model(windows, false).passes(&step(vec![row(7, 150, 10, table)]), &[]).unwrap_err();
             assert!(refused.to_string().contains("row 7 would use block 0"), "{windows:?}: {refused}");

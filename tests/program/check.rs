@@ -36,6 +36,29 @@ fn a_recording_that_is_only_written_again_still_agrees() {
     assert_eq!(changed("llama_tied", |_| ()).0, Some(0));
 }
 
+/// The recording with its last prompt under these numbers as well.
+fn repeated(golden: &mut Tensors, numbers: impl IntoIterator<Item = usize>) {
+    for n in numbers {
+        for what in ["ids", "logits", "greedy"] {
+            golden.copy(&format!("{what}_1"), &format!("{what}_{n}"));
+        }
+    }
+}
+
+/// Each has blocks of its own: more of them than the pool held once wrote past its end.
+#[test]
+fn many_prompts_run_in_one_batch() {
+    let (code, said, wrong) = changed("llama_tied", |golden| repeated(golden, 2..24));
+    assert_eq!((code, wrong.as_str()), (Some(0), ""), "{said}");
+}
+
+#[test]
+fn a_gap_in_a_recording_is_named() {
+    let (code, _, wrong) = changed("llama_tied", |golden| repeated(golden, [3]));
+    assert_eq!(code, Some(2));
+    assert!(wrong.contains("has tensor ids_3, but no tensor ids_2"), "{wrong}");
+}
+
 #[test]
 fn one_logit_off_by_a_hundredth_of_the_spread_is_found() {
     for (name, place) in [("llama_tied", 0), ("llama_q4_mixed", 700), ("qwen3_qknorm", usize::MAX)] {

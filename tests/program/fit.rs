@@ -58,6 +58,7 @@ fn what_cannot_be_measured_is_named() {
     let shown = dir.to_string_lossy().into_owned();
     refused(&[&shown, "--kv-budget", "1KB"], &[&shown, "--kv-budget", "1.0 KB", "24.6 KB"]);
     refused(&[&shown, "--kv-budget", "900TB"], &["--kv-budget", "900000.0 GB", "more than"]);
+    refused(&[&shown, "--context", "2049"], &["--context 2049", "2048 positions"]);
     refused(&["/no/such/model"], &["MODEL /no/such/model"]);
     std::fs::remove_file(Path::new(&dir).join("config.json")).unwrap();
     refused(&[&shown], &[&shown, "config.json"]);

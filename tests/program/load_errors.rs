@@ -171,6 +171,7 @@ fn what_cannot_be_asked_for_is_named() {
     };
     says(&said(&["--port", "0", "--kv-budget", "1KB"]), &["--kv-budget", "1.0 KB", "24.6 KB"]);
     says(&said(&["--port", "0", "--kv-budget", "900TB"]), &["--kv-budget", "900000.0 GB", "more than"]);
+    says(&said(&["--port", "0", "--kv-budget", "1MB", "--context", "2049"]), &["--context 2049", "2048 positions"]);
     // More than once: the actors are up by then, and how far they have come when they are let go of differs from run to run.
     for _ in 0..10 {
         says(&said(&["--port", "0", "--kv-budget", "1MB", "--host", "0.0.0.0"]), &["0.0.0.0", "--open"]);

@@ -3,6 +3,7 @@
 use super::run::Outcome;
 use crate::engine::EngineError;
 use crate::model::Model;
+use crate::plain::one_line;
 use safetensors::{Dtype, SafeTensors};
 use std::path::{Path, PathBuf};
 
@@ -29,6 +30,11 @@ impl Golden {
         let mut prompts = Vec::new();
         while tensors.tensor(&format!("ids_{}", prompts.len())).is_ok() {
             prompts.push(prompt(&tensors, prompts.len()).map_err(bad)?);
+        }
+        if let Some(name) =
+            tensors.names().into_iter().find(|name| name.strip_prefix("ids_").is_some_and(|n| n.parse::<usize>().is_ok_and(|n| n >= prompts.len())))
+        {
+            return Err(bad(one_line(&format!("has tensor {name}, but no tensor ids_{}", prompts.len()))));
         }
         if prompts.is_empty() {
             return Err(bad("has no tensor ids_0: it is not a recording of the oracle".to_owned()));

@@ -47,15 +47,10 @@ impl Row<'_> {
 
 /// Runs all prompts of one batch together, each prompt whole or in chunks, then its greedy continuation.
 pub fn play(model: &mut Model, prompts: &[&Prompt], chunk: Option<usize>, layout: Layout) -> Result<Vec<Outcome>, EngineError> {
-    let mut tables = Tables::new(layout);
+    let mut tables = Tables::new(layout, model.blocks());
     let mut rows: Vec<Row> = prompts
         .iter()
-        .map(|p| Row {
-            prompt: p,
-            table: tables.take(p.ids.len() + p.greedy.len()),
-            done: 0,
-            out: Outcome { logits: Vec::new(), greedy: Vec::new(), gaps: Vec::new() },
-        })
+        .map(|p| Row { prompt: p, table: tables.take(positions(p)), done: 0, out: Outcome { logits: Vec::new(), greedy: Vec::new(), gaps: Vec::new() } })
         .collect();
     for id in 1.. {
         let inputs: Vec<(usize, Vec<u32>)> = rows.iter().enumerate().filter_map(|(i, r)| r.next(chunk).map(|t| (i, t))).collect();
@@ -122,15 +117,27 @@ pub fn best(z: &[f32]) -> (u32, f32) {
     (top.0, top.1 - second)
 }
 
+/// Positions that a prompt and its answer take.
+fn positions(prompt: &Prompt) -> usize {
+    prompt.ids.len() + prompt.greedy.len()
+}
+
+/// Blocks that are enough for all of them together, with room to scatter: a power of two.
+pub(super) fn blocks(prompts: &[Prompt]) -> u32 {
+    let all: usize = prompts.iter().map(|p| positions(p).div_ceil(BLOCK_TOKENS as usize)).sum();
+    (all as u32).next_power_of_two().max(64)
+}
+
 /// Hands out blocks; block 0 is nobody's.
 struct Tables {
     layout: Layout,
+    blocks: u32,
     next: u32,
 }
 
 impl Tables {
-    fn new(layout: Layout) -> Tables {
-        Tables { layout, next: 0 }
+    fn new(layout: Layout, blocks: u32) -> Tables {
+        Tables { layout, blocks, next: 0 }
     }
 
     fn take(&mut self, positions: usize) -> Vec<BlockId> {
@@ -139,9 +146,31 @@ impl Tables {
         self.next += count;
         let place = |n: u32| match self.layout {
             Layout::InOrder => n + 1,
-            // 27 and 64 share no factor, so that this visits every block once, far from its neighbours.
-            Layout::Scattered => (n * 27 + 40) % super::BLOCKS + 1,
+            // 27 and a power of two share no factor, so that this visits every block once, far from its neighbours.
+            Layout::Scattered => (n * 27 + 40) % self.blocks + 1,
         };
         (from..self.next).map(|n| BlockId(place(n))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn many_prompts_have_blocks_of_their_own() {
+        for count in [1, 2, 16, 17, 200] {
+            let prompt = Prompt { ids: vec![1; 83], logits: Vec::new(), vocab: 8, greedy: vec![1; 16] };
+            let prompts = vec![prompt; count];
+            let blocks = blocks(&prompts);
+            for layout in [Layout::InOrder, Layout::Scattered] {
+                let mut tables = Tables::new(layout, blocks);
+                let all: Vec<u32> = prompts.iter().flat_map(|p| tables.take(positions(p))).map(|b| b.0).collect();
+                assert_eq!(all.len(), count * 4);
+                assert!(all.iter().all(|b| (1..=blocks).contains(b)), "{count} prompts, {layout:?}");
+                assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "{count} prompts, {layout:?}: a block has two owners");
+            }
+        }
     }
 }

@@ -48,8 +48,11 @@ pub(super) const SERVES: bool = cfg!(not(target_os = "macos"));
 const TILE: i32 = 8;
 
 /// See [`Dealing`].
-const TALL: i32 = 2;
+const TALL_MAX: i32 = 4;
 const WARPS: i32 = 8;
+
+/// Outputs from which a matrix has threadgroups to spare, so that each may take more of them.
+const MANY_OUTS: i32 = 16 * 1024;
 
 impl Matrix {
     /// Words that a lane takes of each of its rows in a step, or why there is no kernel for this matrix.
@@ -71,8 +74,8 @@ impl Matrix {
         if self.ins < step || self.ins % step != 0 {
             return Err(format!("no kernel for rows of {}: multiples of {step} are possible", self.ins));
         }
-        if self.outs < TALL * 16 {
-            return Err(format!("no kernel for {} outputs: 32 are needed", self.outs));
+        if self.outs < TALL_MAX * 16 {
+            return Err(format!("no kernel for {} outputs: {} are needed", self.outs, TALL_MAX * 16));
         }
         if i64::from(self.outs) * i64::from(self.ins / held) > i64::from(i32::MAX) {
             return Err(format!("no kernel for {} times {} weights: it counts them in 32 bits", self.outs, self.ins));
@@ -92,14 +95,19 @@ impl Matrix {
 }
 
 impl Dealing {
-    /// What is fastest as far as measured (docs/gpu.md), in the registers of two threadgroups a multiprocessor.
+    /// What is fastest as far as measured (docs/gpu.md).
     fn of(matrix: &Matrix, tiles: i32) -> Dealing {
-        let deep = match (matrix.affine.is_some(), tiles) {
-            (false, 1 | 2) => 4,
-            (true, 1) => 3,
-            _ => 2,
+        let (tall, deep) = match (tiles, matrix.affine.is_some(), matrix.outs >= MANY_OUTS) {
+            // Few threadgroups, and few rows to read for each: the more of them, the better.
+            (1, _, false) => (1, 4),
+            (1, _, true) => (2, 2),
+            (2, false, _) => (2, 4),
+            (2, true, false) => (2, 6),
+            // Every threadgroup reads all rows: taller ones read them less often.
+            (2, true, true) | (_, _, true) => (4, 2),
+            (_, _, false) => (2, 2),
         };
-        Dealing { tall: TALL, deep, warps: WARPS }
+        Dealing { tall, deep, warps: WARPS }
     }
 }
 
@@ -112,6 +120,8 @@ fn tiles(rows: i32) -> i32 {
 #[derive(Debug)]
 pub struct Product {
     matrix: Matrix,
+    /// Decides the constants.
+    dealt_as: Matrix,
     words: i32,
     dealing: Option<Dealing>,
     kernel: Kernel,
@@ -124,7 +134,12 @@ impl Product {
     pub fn new(matrix: Matrix) -> Result<Product, String> {
         let words = matrix.words()?;
         let kernel = Kernel::new(matrix.kind()).map_err(|e| e.what().to_owned())?;
-        Ok(Product { matrix, words, dealing: None, kernel, launches: [const { OnceCell::new() }; ROWS_MAX as usize] })
+        Ok(Product { matrix, dealt_as: matrix, words, dealing: None, kernel, launches: [const { OnceCell::new() }; ROWS_MAX as usize] })
+    }
+
+    /// With the constants of another matrix, of which this one has some rows.
+    pub(super) fn part_of(whole: Matrix, outs: i32) -> Result<Product, String> {
+        Ok(Product { dealt_as: whole, ..Product::new(Matrix { outs, ..whole })? })
     }
 
     /// With other constants than those that are served, whatever the number of rows: to compare.
@@ -177,7 +192,7 @@ impl Product {
     fn launch(&self, rows: i32) -> Res<Config> {
         let m = &self.matrix;
         let tiles = tiles(rows);
-        let Dealing { tall, deep, warps } = self.dealing.unwrap_or_else(|| Dealing::of(m, tiles));
+        let Dealing { tall, deep, warps } = self.dealing.unwrap_or_else(|| Dealing::of(&self.dealt_as, tiles));
         let group = warps * 32;
         let grid = Grid { threads: [(m.outs + tall * 16 - 1) / (tall * 16) * group, 1, 1], group };
         let mut constants =
@@ -215,11 +230,11 @@ mod tests {
             (dense, Ok(4)),
             (packed(4, 64), Ok(2)),
             (packed(8, 128), Ok(4)),
-            (Matrix { ins: 32, outs: 32, ..dense }, Ok(4)),
+            (Matrix { ins: 32, outs: 64, ..dense }, Ok(4)),
             (Matrix { dtype: Dtype::Float32, ..dense }, Err("Float32")),
             (Matrix { ins: 40, ..dense }, Err("rows of 40: multiples of 32")),
             (Matrix { ins: 96, ..packed(4, 64) }, Err("rows of 96: multiples of 64")),
-            (Matrix { outs: 31, ..dense }, Err("31 outputs")),
+            (Matrix { outs: 63, ..dense }, Err("63 outputs: 64 are needed")),
             (packed(3, 64), Err("3 bits in groups of 64")),
             (Matrix { outs: 1 << 20, ins: 1 << 16, ..dense }, Err("32 bits")),
         ];

@@ -58,7 +58,7 @@ pub fn prove_product(matrix: Matrix) -> Result<(Product, f32), String> {
 
 fn trial(matrix: &Matrix) -> Res<f32> {
     let tried = Matrix { outs: matrix.outs.min(OUTS + matrix.outs % OUTS), ..*matrix };
-    let product = Product::new(tried).map_err(Exception::custom)?;
+    let product = Product::part_of(*matrix, tried.outs).map_err(Exception::custom)?;
     let case = Case::new(&tried)?;
     let weights: Vec<&Array> = case.weights.iter().collect();
     let all = wide(&product.apply(&case.x, &weights)?)?;

@@ -26,6 +26,7 @@ const FIELDS: [(&str, &str); 14] = [
     ("mlp_bias", "blk.0.ffn_up.bias"),
 ];
 
+const EXPERTS: &str = "llama.expert_count";
 const TYPE: &str = "llama.rope.scaling.type";
 const ORIGINAL: &str = "llama.rope.scaling.original_context_length";
 const TOKENS: &str = "tokenizer.ggml.tokens";
@@ -100,6 +101,9 @@ fn scaling(file: &File) -> Result<Value, GgufError> {
 fn agrees(file: &File, config: &Config) -> Result<(), GgufError> {
     if let Some(n) = file.u64_opt(ROTATED)?.filter(|n| *n != config.head_dim as u64) {
         return Err(file.key_error(ROTATED, format!("is {n}: a whole head is rotated here, {} elements", config.head_dim)));
+    }
+    if let Some(n) = file.u64_opt(EXPERTS)?.filter(|n| *n > 0) {
+        return Err(file.key_error(EXPERTS, format!("is {n}: models with experts are not served")));
     }
     let tokens = file.strings_opt(TOKENS)?.map_or(0, <[String]>::len);
     if tokens > config.vocab {

@@ -56,6 +56,12 @@ impl Tensors {
         self.all.retain(|t| t.name != name);
     }
 
+    /// The tensor again under another name.
+    pub(crate) fn copy(&mut self, from: &str, to: &str) {
+        let copy = Tensor { name: to.to_owned(), ..self.find(from).clone() };
+        self.all.push(copy);
+    }
+
     /// Gives a matrix the other shape with the same bytes.
     pub(crate) fn transpose(&mut self, name: &str) {
         self.find(name).shape.reverse();
