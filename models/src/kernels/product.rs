@@ -89,6 +89,13 @@ impl Matrix {
         Ok((self.words()?, tiles, Dealing::of(self, tiles)))
     }
 
+    /// Whether the kernel is the faster one for so many rows, as far as measured (docs/gpu.md). For many rows of a large dense matrix MLX's
+    /// product is, by more than it costs the host to have it captured.
+    fn pays(&self, rows: i32) -> bool {
+        let rows_max = if self.affine.is_none() && self.outs >= MANY_OUTS { 2 * TILE } else { ROWS_MAX };
+        (ROWS_MIN..=rows_max).contains(&rows)
+    }
+
     fn kind(&self) -> Kind {
         if self.affine.is_some() { Kind::PackedProduct } else { Kind::Product }
     }
@@ -157,7 +164,7 @@ impl Product {
     /// Whether it is to be used for such rows.
     pub fn serves(&self, x: &Array) -> bool {
         let fits = x.ndim() == 2 && x.dtype() == self.matrix.dtype && x.dim(1) == self.matrix.ins;
-        fits && (ROWS_MIN..=ROWS_MAX).contains(&x.dim(0))
+        fits && self.matrix.pays(x.dim(0))
     }
 
     /// `x` `[rows, ins]` of up to [`ROWS_MAX`] rows → `[rows, outs]`. `weights`: the matrix, or its words, scales and biases. All of them
@@ -210,6 +217,17 @@ mod tests {
     fn tiles_cover_the_rows_and_few_counts_of_them_occur() {
         for (rows, want) in [(1, 1), (8, 1), (9, 2), (16, 2), (17, 4), (25, 4), (32, 4)] {
             assert_eq!(tiles(rows), want, "{rows} rows");
+        }
+    }
+
+    #[test]
+    fn large_dense_matrices_are_for_mlx_from_17_rows_on() {
+        let dense = Matrix { outs: 4096, ins: 4096, dtype: Dtype::Bfloat16, affine: None };
+        let packed = Some(Affine { bits: 4, group: 64 });
+        let large = Matrix { outs: 1 << 15, ..dense };
+        for (matrix, last) in [(dense, 32), (large, 16), (Matrix { affine: packed, ..large }, 32)] {
+            let served: Vec<i32> = (0..100).filter(|rows| matrix.pays(*rows)).collect();
+            assert_eq!(served, (2..=last).collect::<Vec<i32>>(), "{matrix:?}");
         }
     }
 
