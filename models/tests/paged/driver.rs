@@ -66,7 +66,13 @@ static BUILT: LazyLock<Built> = LazyLock::new(|| {
     let build = |name: &str, main: &str, cases: &str, barriers: bool| {
         let at = dir.path().join(name);
         std::fs::create_dir(&at).unwrap();
-        let files = [("cases.inc", cases), ("host.h", include_str!("host.h")), ("launch.h", include_str!("launch.h")), ("main.cpp", main)];
+        let files = [
+            ("cases.inc", cases),
+            ("host.h", include_str!("host.h")),
+            ("launch.h", include_str!("launch.h")),
+            ("main.inc", include_str!("main.inc")),
+            ("main.cpp", main),
+        ];
         for (file, text) in bodies().into_iter().chain(files) {
             let mute = !barriers && file.ends_with(".inc");
             std::fs::write(at.join(file), if mute { text.replace("COX_BARRIER()", "(void)0") } else { text.to_owned() }).unwrap();

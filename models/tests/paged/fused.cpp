@@ -87,12 +87,4 @@ void run_add_norm() {
   give(out);
 }
 
-int main(int count, char** args) {
-  const int which = count == 3 ? std::atoi(args[1]) : -1;
-  if (count == 3) dice.seed(std::strtoul(args[2], nullptr, 10));
-  switch (which) {
-#include "cases.inc"
-    default:
-      fail("no such case");
-  }
-}
+#include "main.inc"
