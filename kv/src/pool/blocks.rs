@@ -171,11 +171,19 @@ impl Blocks {
 
     /// The blocks of a list, first to last.
     pub(crate) fn walk(&self, home: Home) -> impl Iterator<Item = BlockId> {
-        let mut at = if home == Home::Rows { 0 } else { self.list(home).head };
+        self.follow(self.list(home).head, |meta| meta.next)
+    }
+
+    /// The same, last to first.
+    pub(crate) fn walk_back(&self, home: Home) -> impl Iterator<Item = BlockId> {
+        self.follow(self.list(home).tail, |meta| meta.prev)
+    }
+
+    fn follow(&self, mut at: u32, link: impl Fn(&Meta) -> u32) -> impl Iterator<Item = BlockId> {
         std::iter::from_fn(move || {
             let block = BlockId(at);
             (at != 0).then(|| {
-                at = self.meta[at as usize].next;
+                at = link(&self.meta[at as usize]);
                 block
             })
         })
@@ -262,6 +270,8 @@ mod tests {
             ("none", true, |_| {}, None),
             ("none", false, |_| {}, None),
             ("a list that never ends", false, |blocks| blocks.meta[4].next = 1, Some(K1)),
+            ("a block that another one does not lead back to", true, |blocks| blocks.meta[3].prev = 0, Some(K1)),
+            ("a last block that is not the last", true, |blocks| blocks.free.tail = 3, Some(K1)),
             ("a list that is counted short", true, |blocks| blocks.free.len -= 1, Some(K1)),
             (
                 "a free block that is in no list",

@@ -33,14 +33,14 @@ impl Pool {
     fn check_lists(&self) -> Result<(), Violation> {
         let mut listed = 0;
         for home in LISTS {
-            let walked = self.blocks.walk(home).take(self.blocks.total() as usize + 1);
-            let mut count = 0;
-            for block in walked {
-                count += 1;
+            let walked: Vec<BlockId> = self.blocks.walk(home).take(self.blocks.total() as usize + 1).collect();
+            for &block in &walked {
                 ensure(K2, self.blocks.home(block) == home, || format!("{block:?} in {home:?}"))?;
             }
-            let len = self.blocks.len(home);
+            let (count, len) = (walked.len() as u32, self.blocks.len(home));
             ensure(K1, count == len, || format!("{home:?}: {count} walked, {len} counted"))?;
+            let back = self.blocks.walk_back(home);
+            ensure(K1, back.eq(walked.iter().rev().copied()), || format!("{home:?} is another list from its end"))?;
             listed += count;
         }
         let rows = self.all().filter(|&b| self.blocks.home(b) == Home::Rows).count() as u32;

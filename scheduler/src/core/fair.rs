@@ -115,9 +115,7 @@ impl Accounts {
     }
 
     fn charge(&mut self, key: KeyId, cost: u64) {
-        if self.waiting_weight > 0 {
-            self.clock += cost * SCALE / self.waiting_weight;
-        }
+        self.clock += (cost * SCALE).checked_div(self.waiting_weight).unwrap_or(0);
         if let Some(account) = self.keys.get_mut(&key) {
             account.charged += (cost * SCALE).div_ceil(account.weight);
         }
