@@ -124,6 +124,7 @@ fn the_oldest_prompt_gets_half_a_chunk_and_the_shortest_the_other_half() {
             bench.submit(ask(seq, own(seq, prompt), 1)).unwrap();
             bench.step();
         }
+        assert_eq!(bench.shape(3), [(1, 1), (2, 8), (3, 4), (4, 4)], "a quarter is kept for who enters");
         for seq in 5..5 + waiting {
             bench.submit(ask(seq, own(seq, 900), 1)).unwrap();
             bench.step();
