@@ -162,7 +162,7 @@ impl Scheduler {
     fn growths(&self, running: &[Running]) -> Vec<Growth> {
         let growth = |Running { row, live, count }: &Running| {
             let tokens = live.launched + count;
-            let grows = *count > 0 && self.limits.blocks_for(tokens) > live.table.len() as u32;
+            let grows = self.limits.blocks_for(tokens) > live.table.len() as u32;
             grows.then(|| Growth { seq: row.seq(), life: live.life, tokens })
         };
         running.iter().filter_map(growth).collect()

@@ -92,3 +92,12 @@ fn nothing_is_asked_while_a_turn_is_open_or_nothing_changed() {
     bench.scheduler.settled(settled.clone(), 0);
     assert_eq!(bench.scheduler.settled(settled, 0), scheduler::Turn::Idle, "an answer counts once");
 }
+
+#[test]
+fn a_row_asks_for_room_only_where_its_blocks_are_full() {
+    let mut bench = deep();
+    bench.submit(ask(1, own(1, 4), 9)).unwrap();
+    bench.run();
+    let grown: Vec<u32> = bench.wants.iter().filter_map(|want| if let Want::Grow { tokens, .. } = want { Some(*tokens) } else { None }).collect();
+    assert_eq!(grown, [5, 9]);
+}
