@@ -167,6 +167,14 @@ mod tests {
     }
 
     #[test]
+    fn the_terms_of_the_sum() {
+        let hybrid = geometry(Span::Full, 500);
+        let terms = terms(&hybrid, BudgetSpec::Auto, 31_000, 10_000);
+        assert_eq!((terms.usable(), terms.states_bytes(), terms.pool_bytes(3)), (21_000, 2_000, 3 * 1024));
+        assert_eq!([Bound::Budget, Bound::Batch, Bound::Context].map(Bound::name), ["budget", "batch", "context"]);
+    }
+
+    #[test]
     fn rows_are_bounded_by_budget_batch_or_context() {
         let (plain, windowed) = (geometry(Span::Full, 0), geometry(Span::Window(64), 0));
         let rows = [

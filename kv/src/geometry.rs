@@ -223,6 +223,7 @@ mod tests {
             assert_eq!(hybrid.blocks(budget, batch), blocks, "{budget} bytes, {batch} rows");
         }
         assert_eq!(hybrid.bytes(1, 16), (16 << 20) + 2 * block);
+        assert_eq!((hybrid.state_bytes(), hybrid.block_tokens()), (1 << 20, 32));
         assert_eq!((hybrid.bytes(u64::MAX, u32::MAX), hybrid.blocks(u64::MAX, u32::MAX)), (u64::MAX, u32::MAX / 128));
     }
 
@@ -231,6 +232,7 @@ mod tests {
         let mixed = [Span::Full, Span::Window(512), Span::SharedWith(0), Span::SharedWith(1)];
         let geometry = Geometry::new(mixed.map(layer).to_vec(), 32).unwrap();
         assert_eq!(geometry.token_bytes(), 2 * layer(Span::Full).token_bytes());
+        assert_eq!(geometry.layers(), mixed.map(layer));
     }
 
     #[test]

@@ -71,3 +71,15 @@ impl std::error::Error for Violation {}
 pub fn ensure(invariant: Invariant, holds: bool, detail: impl FnOnce() -> String) -> Result<(), Violation> {
     if holds { Ok(()) } else { Err(Violation { invariant, detail: detail() }) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_violation_says_what_does_not_hold_and_where() {
+        let violation = ensure(Invariant::K5, false, || "row 7".into()).unwrap_err();
+        assert_eq!(violation.to_string(), "K5: A want is granted whole or not at all. (row 7)");
+        assert_eq!(ensure(Invariant::K5, true, || panic!("written in vain")), Ok(()));
+    }
+}

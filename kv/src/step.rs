@@ -111,3 +111,15 @@ pub struct StepDone {
     /// Time from launch to the last token's arrival, microseconds.
     pub micros: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_has_the_tokens_of_its_rows() {
+        let row = |seq, input| StepRow { seq: SeqId(seq), input, start: 9, table: vec![BlockId(1)], draw: None };
+        let rows = vec![row(1, Input::Tokens(vec![7, 8, 9])), row(2, Input::FromPrevious), row(3, Input::Tokens(vec![6, 6]))];
+        assert_eq!(Step { id: StepId(1), copies: Vec::new(), rows }.tokens(), 6);
+    }
+}

@@ -248,6 +248,20 @@ fn a_row_takes_no_cached_block_that_its_window_does_not_read() {
 }
 
 #[test]
+fn what_a_window_passes_over_counts_as_used() {
+    let mut desk = Desk::new(6);
+    desk.cache(1, &text(1, 12));
+    desk.cache(2, &text(2, 8));
+    // Reads none of the first chain's blocks, but was found through them: now the second chain is the older one.
+    let window = Some(Window { tokens: 1, ahead: 8 });
+    desk.settle(vec![Want::Admit { seq: SeqId(3), prompt: text(1, 13).into(), chunk: 1, spare: 0, window }]);
+    desk.release(3, None);
+    desk.admit(4, &text(4, 12), 0).unwrap();
+    desk.release(4, None);
+    assert_eq!(desk.admit(5, &text(1, 13), 0).unwrap().0, 12);
+}
+
+#[test]
 fn a_prompt_longer_than_the_pool_fits_by_its_window() {
     // 6 + 4 tokens in 3 blocks, and 2 more.
     let window = Some(Window { tokens: 6, ahead: 4 });

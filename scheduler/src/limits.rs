@@ -65,3 +65,29 @@ impl Limits {
         if blocks * u64::from(limits.block_tokens) <= self.pool_tokens { u64::from(u32::MAX) } else { self.pool_tokens }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_raised_to_what_makes_sense() {
+        let zeros = Limits {
+            batch: 0,
+            prefill_chunk: 0,
+            step_tokens: 0,
+            context: 0,
+            depth: 0,
+            queue: 0,
+            pool_tokens: 0,
+            block_tokens: 0,
+            prefix_cache: false,
+            window: Some(0),
+        };
+        let least = Limits { batch: 1, prefill_chunk: 1, step_tokens: 2, depth: 1, queue: 1, block_tokens: 1, window: Some(1), ..zeros };
+        let more = Limits { batch: 7, prefill_chunk: 6, step_tokens: 5, context: 4, depth: 2, queue: 3, block_tokens: 2, window: None, ..zeros };
+        for (given, sane) in [(zeros, least), (least, least), (more, more), (Limits { depth: 3, ..more }, more)] {
+            assert_eq!(given.sane(), sane);
+        }
+    }
+}

@@ -171,11 +171,19 @@ impl Blocks {
 
     /// The blocks of a list, first to last.
     pub(crate) fn walk(&self, home: Home) -> impl Iterator<Item = BlockId> {
-        let mut at = if home == Home::Rows { 0 } else { self.list(home).head };
+        self.follow(self.list(home).head, |meta| meta.next)
+    }
+
+    /// The same, last to first.
+    pub(crate) fn walk_back(&self, home: Home) -> impl Iterator<Item = BlockId> {
+        self.follow(self.list(home).tail, |meta| meta.prev)
+    }
+
+    fn follow(&self, mut at: u32, link: impl Fn(&Meta) -> u32) -> impl Iterator<Item = BlockId> {
         std::iter::from_fn(move || {
             let block = BlockId(at);
             (at != 0).then(|| {
-                at = self.meta[at as usize].next;
+                at = link(&self.meta[at as usize]);
                 block
             })
         })
@@ -242,5 +250,52 @@ impl Blocks {
             self.meta[next as usize].prev = prev;
         }
         self.meta[block as usize].home = Home::Rows;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::invariants::Invariant::{self, K1, K2, K3};
+    use crate::pool::{Pool, PoolConfig};
+    use crate::settle::{Want, Wants};
+    use crate::step::SeqId;
+
+    type Damage = fn(&mut Blocks);
+
+    #[test]
+    fn damage_to_lists_and_counts_is_noticed() {
+        // Block 1 is a row's, or free like 2, 3 and 4.
+        let rows: &[(&str, bool, Damage, Option<Invariant>)] = &[
+            ("none", true, |_| {}, None),
+            ("none", false, |_| {}, None),
+            ("a list that never ends", false, |blocks| blocks.meta[4].next = 1, Some(K1)),
+            ("a block that another one does not lead back to", true, |blocks| blocks.meta[3].prev = 0, Some(K1)),
+            ("a last block that is not the last", true, |blocks| blocks.free.tail = 3, Some(K1)),
+            ("a list that is counted short", true, |blocks| blocks.free.len -= 1, Some(K1)),
+            (
+                "a free block that is in no list",
+                true,
+                |blocks| {
+                    blocks.unlink(3);
+                    blocks.meta[3].home = Home::Free;
+                },
+                Some(K1),
+            ),
+            ("a block in the wrong list", true, |blocks| blocks.meta[3].home = Home::Cached, Some(K2)),
+            ("a block that is nobody's", true, |blocks| blocks.unlink(3), Some(K2)),
+            ("a row's block that is free", true, |blocks| blocks.push_back(1, Home::Free), Some(K2)),
+            ("a reference too many", true, |blocks| blocks.meta[1].refs = 2, Some(K3)),
+            ("a reference to a free block", true, |blocks| blocks.meta[2].refs = 1, Some(K3)),
+        ];
+        for (what, admitted, damage, violated) in rows {
+            let mut pool = Pool::new(PoolConfig { blocks: 4, block_tokens: 4, block_bytes: 10, prefix_cache: true });
+            if *admitted {
+                let admit = Want::Admit { seq: SeqId(1), prompt: [5].into(), chunk: 1, spare: 0, window: None };
+                pool.settle(Wants { turn: 1, list: vec![admit] });
+            }
+            damage(&mut pool.blocks);
+            assert_eq!(pool.check().err().map(|violation| violation.invariant), *violated, "{what}");
+        }
     }
 }

@@ -21,8 +21,6 @@ impl Pool {
     /// What a debug build asserts after every settlement: O(1).
     pub(super) fn check_counts(&self) -> Result<(), Violation> {
         let ledger = self.ledger();
-        let sum = ledger.rows + ledger.prefix + ledger.held + ledger.free;
-        ensure(K1, sum == ledger.total, || format!("{ledger:?}"))?;
         let used = u64::from(ledger.total - ledger.free) * ledger.block_bytes;
         let budget = u64::from(self.config.blocks) * self.config.block_bytes;
         ensure(K6, used <= budget, || format!("{used} of {budget} bytes"))
@@ -35,15 +33,14 @@ impl Pool {
     fn check_lists(&self) -> Result<(), Violation> {
         let mut listed = 0;
         for home in LISTS {
-            let walked = self.blocks.walk(home).take(self.blocks.total() as usize + 1);
-            let mut count = 0;
-            for block in walked {
-                count += 1;
+            let walked: Vec<BlockId> = self.blocks.walk(home).take(self.blocks.total() as usize + 1).collect();
+            for &block in &walked {
                 ensure(K2, self.blocks.home(block) == home, || format!("{block:?} in {home:?}"))?;
-                ensure(K6, block.0 != 0, || "block 0 is listed".into())?;
             }
-            let len = self.blocks.len(home);
+            let (count, len) = (walked.len() as u32, self.blocks.len(home));
             ensure(K1, count == len, || format!("{home:?}: {count} walked, {len} counted"))?;
+            let back = self.blocks.walk_back(home);
+            ensure(K1, back.eq(walked.iter().rev().copied()), || format!("{home:?} is another list from its end"))?;
             listed += count;
         }
         let rows = self.all().filter(|&b| self.blocks.home(b) == Home::Rows).count() as u32;
@@ -100,5 +97,96 @@ impl Pool {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::invariants::Invariant;
+    use crate::pool::index::ROOT;
+    use crate::pool::{PoolConfig, Row};
+    use crate::settle::{Want, Wants};
+    use crate::step::SeqId;
+
+    /// Eight blocks of four tokens. A row has blocks 1 to 3 and computed nine tokens.
+    fn pool() -> Pool {
+        let mut pool = Pool::new(PoolConfig { blocks: 8, block_tokens: 4, block_bytes: 10, prefix_cache: true });
+        let seq = SeqId(1);
+        let tokens: Vec<u32> = (1..=12).collect();
+        let admit = Want::Admit { seq, prompt: tokens.clone().into(), chunk: 99, spare: 0, window: None };
+        pool.settle(Wants { turn: 1, list: vec![admit, Want::Seal { seq, tokens: tokens[..9].into() }] });
+        pool
+    }
+
+    fn row(pool: &mut Pool) -> &mut Row {
+        pool.rows.get_mut(&SeqId(1)).unwrap()
+    }
+
+    /// The row's first `count` blocks go back.
+    fn drop_blocks(pool: &mut Pool, count: u32) {
+        (1..=count).map(BlockId).for_each(|block| pool.blocks.drop_ref(block, None, pool.index.contains(block)));
+        row(pool).given_up = count;
+    }
+
+    type Damage = fn(&mut Pool);
+
+    #[test]
+    fn damage_to_rows_and_index_is_noticed() {
+        let rows: &[(&str, Damage, Option<Invariant>)] = &[
+            ("none", |_| {}, None),
+            ("as many blocks in use as are paid for", |pool| pool.config.blocks = 3, None),
+            ("one more than that", |pool| pool.config.blocks = 2, Some(K6)),
+            ("block 0 in a row", |pool| row(pool).table[0] = NOBODYS, Some(K6)),
+            ("granted more than the table holds", |pool| row(pool).granted = 13, Some(K5)),
+            ("sealed more than the table holds", |pool| row(pool).sealed = 13, Some(K5)),
+            ("a pinned block without a reference", |pool| row(pool).pinned = Some(BlockId(2)), Some(K3)),
+            ("given up, but still in the table", |pool| drop_blocks(pool, 1), Some(K3)),
+            (
+                "given up before it is sealed",
+                |pool| {
+                    drop_blocks(pool, 3);
+                    row(pool).table.fill(NOBODYS);
+                },
+                Some(K3),
+            ),
+            ("writes a block that is in the index", |pool| row(pool).sealed = 7, Some(K4)),
+            (
+                "writes a block that somebody else reads",
+                |pool| {
+                    pool.blocks.share(BlockId(3));
+                    row(pool).pinned = Some(BlockId(3));
+                },
+                Some(K4),
+            ),
+            (
+                "a free block in the index",
+                |pool| {
+                    pool.index.insert(BlockId(8), ROOT);
+                },
+                Some(K4),
+            ),
+            (
+                "a cached block that is not in the index",
+                |pool| {
+                    pool.release(SeqId(1), None);
+                    pool.index.remove(BlockId(2));
+                },
+                Some(K4),
+            ),
+            (
+                "two entries of the same tokens",
+                |pool| {
+                    pool.index.copy(BlockId(1), BlockId(3));
+                    pool.index.insert(BlockId(3), ROOT);
+                },
+                Some(K4),
+            ),
+        ];
+        for (what, damage, violated) in rows {
+            let mut pool = pool();
+            damage(&mut pool);
+            assert_eq!(pool.check().err().map(|violation| violation.invariant), *violated, "{what}");
+        }
     }
 }

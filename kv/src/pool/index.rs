@@ -140,3 +140,37 @@ impl Index {
         (h ^ (h >> 32)) as usize & (self.buckets.len() - 1)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCKS: u32 = 1023;
+
+    /// Blocks in the fullest bucket, when each block holds these tokens after this parent.
+    fn fullest(entry: impl Fn(u32) -> (Serial, [u32; 2])) -> usize {
+        let mut index = Index::new(BLOCKS, 2);
+        for block in 1..=BLOCKS {
+            let (parent, tokens) = entry(block);
+            (0..).zip(tokens).for_each(|(offset, token)| index.write(BlockId(block), offset, token));
+            index.insert(BlockId(block), parent);
+        }
+        let follow = |&head: &u32| std::iter::successors(Some(head).filter(|&at| at != 0), |&at| Some(index.entries[at as usize].next).filter(|&at| at != 0));
+        index.buckets.iter().map(|head| follow(head).count()).max().unwrap_or(0)
+    }
+
+    #[test]
+    fn entries_spread_over_the_buckets() {
+        let rows: [(&str, usize); 5] = [
+            ("by parent", fullest(|n| (n.into(), [7, 7]))),
+            ("by first token", fullest(|n| (ROOT, [n, 7]))),
+            ("by last token", fullest(|n| (ROOT, [7, n]))),
+            ("by both tokens", fullest(|n| (ROOT, [n / 32, n % 32]))),
+            ("by high bits", fullest(|n| (ROOT, [7, n << 20]))),
+        ];
+        for (what, most) in rows {
+            // There are about as many buckets as entries.
+            assert!(most <= 8, "{what}: {most}");
+        }
+    }
+}

@@ -162,7 +162,7 @@ impl Scheduler {
     fn growths(&self, running: &[Running]) -> Vec<Growth> {
         let growth = |Running { row, live, count }: &Running| {
             let tokens = live.launched + count;
-            let grows = *count > 0 && self.limits.blocks_for(tokens) > live.table.len() as u32;
+            let grows = self.limits.blocks_for(tokens) > live.table.len() as u32;
             grows.then(|| Growth { seq: row.seq(), life: live.life, tokens })
         };
         running.iter().filter_map(growth).collect()
@@ -231,7 +231,7 @@ impl Scheduler {
         shared = shared.min(row.known() - 1);
         soon = chosen.iter().map(|other| row.common(other.row, size)).fold(soon, u32::max);
         let gain = soon.saturating_sub(shared);
-        let is_held_back = gain > 0 && gain.saturating_mul(4) >= row.submit.prompt.len() as u32;
+        let is_held_back = gain.saturating_mul(4) >= row.submit.prompt.len() as u32;
         (!is_held_back).then_some(Candidate { row, shared })
     }
 }

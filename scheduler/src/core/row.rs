@@ -137,3 +137,27 @@ pub(super) fn starts(prompt: &[u32], block_tokens: u32) -> Box<[u64]> {
     };
     prompt.chunks_exact(block_tokens as usize).map(&mut block).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn prompts_that_begin_differently_are_told_apart() {
+        let hash = |ids: [u32; 4]| starts(&ids, 2).to_vec();
+        let ids = |n: u32| [n / 64, n % 64];
+        let mut first = BTreeSet::new();
+        let mut second = BTreeSet::new();
+        for n in 0..4096 {
+            let [a, b] = ids(n);
+            first.insert(hash([a, b, 7, 7])[0]);
+            // What is alike in the second block is not alike after another first one.
+            second.insert(hash([a, b, 7, 7])[1]);
+            second.insert(hash([99, 99, a, b])[1]);
+        }
+        assert_eq!((first.len(), second.len()), (4096, 8192));
+        assert_eq!(hash([1, 2, 3, 4])[0], hash([1, 2, 5, 6])[0]);
+        assert_eq!(starts(&[1, 2, 3], 2).len(), 1, "of full blocks only");
+    }
+}

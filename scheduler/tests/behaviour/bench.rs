@@ -160,6 +160,12 @@ impl Bench {
         rows.filter(|row| row.seq.0 == seq).map(|row| row.input.count()).sum()
     }
 
+    /// `(row, blocks to spare)` of the admissions asked for so far.
+    pub(crate) fn spares(&self) -> Vec<(u64, u32)> {
+        let spare = |want: &Want| if let Want::Admit { seq, spare, .. } = want { Some((seq.0, *spare)) } else { None };
+        self.wants.iter().filter_map(spare).collect()
+    }
+
     /// `(row, tokens)` of a step.
     pub(crate) fn shape(&self, step: usize) -> Vec<(u64, u32)> {
         self.steps[step].rows.iter().map(|row| (row.seq.0, row.input.count())).collect()

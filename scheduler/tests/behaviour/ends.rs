@@ -12,6 +12,7 @@ fn refusals() {
         (5, 0, Some(Refusal::Empty)),
         (90, 11, Some(Refusal::TooLong { need_tokens: 101, context: 100 })),
         (5, u32::MAX, Some(Refusal::TooLong { need_tokens: u64::from(u32::MAX) + 5, context: 100 })),
+        (90, 10, Some(Refusal::NeverFits { need_tokens: 100, pool_tokens: 80 })),
         (70, 11, Some(Refusal::NeverFits { need_tokens: 81, pool_tokens: 80 })),
         (70, 10, None),
         (1, 1, None),
@@ -98,6 +99,20 @@ fn a_cancelled_row_is_silent_and_gives_its_blocks_back() {
 }
 
 #[test]
+fn cancelling_a_row_takes_back_its_events_and_no_others() {
+    let mut bench = Bench::new(limits());
+    for seq in 1..=3 {
+        bench.submit(ask(seq, own(seq, 5), 3)).unwrap();
+    }
+    let wants = bench.scheduler.begin_turn(0).unwrap();
+    let settled = bench.pool.settle(wants);
+    bench.scheduler.settled(settled, 0);
+    bench.scheduler.cancel(kv::SeqId(2));
+    let heard: Vec<u64> = bench.scheduler.take_events().iter().map(|event| event.seq().0).collect();
+    assert_eq!(heard, [1, 3]);
+}
+
+#[test]
 fn one_rows_bad_numbers_end_that_row_alone_and_are_not_reused() {
     let mut bench = Bench::new(limits());
     bench.submit(ask(1, own(1, 9), 4)).unwrap();
@@ -127,6 +142,7 @@ fn drain_ends_what_is_there() {
     }
     bench.step();
     bench.scheduler.drain();
+    assert!(!bench.scheduler.is_empty());
     bench.run();
     assert!((1..=6).all(|seq| bench.finished(seq).is_some()));
     assert!(bench.scheduler.snapshot().draining);

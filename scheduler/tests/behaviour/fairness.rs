@@ -14,11 +14,11 @@ fn one_at_a_time() -> Bench {
 #[test]
 fn within_a_key_priority_then_arrival() {
     let mut bench = one_at_a_time();
-    for (seq, priority) in [(1, 5), (2, 0), (3, -1), (4, 0), (5, -1)] {
+    for (seq, priority) in [(1, 5), (4, 0), (5, -1), (2, 0), (3, -1)] {
         bench.submit(Submit { priority, ..ask(seq, own(seq, 4), 1) }).unwrap();
     }
     bench.run();
-    assert_eq!(bench.admitted(), [3, 5, 2, 4, 1]);
+    assert_eq!(bench.admitted(), [5, 3, 4, 2, 1]);
 }
 
 #[test]
@@ -49,13 +49,19 @@ fn shares_follow_weights() {
 
 #[test]
 fn rows_admitted_in_one_turn_take_turns_between_keys() {
-    let mut bench = Bench::new(Limits { batch: 4, ..limits() });
-    for seq in 1..=4 {
-        bench.submit(of_key(1, 1, ask(seq, own(seq, 8), 4))).unwrap();
-        bench.submit(of_key(2, 1, ask(10 + seq, own(10 + seq, 8), 4))).unwrap();
+    // The second key's prompts are of so many tokens, at such a weight; the first key's of eight. Of equal charges the older row goes.
+    let rows: &[(u32, u32, [u64; 6])] = &[(8, 1, [1, 11, 2, 12, 3, 13]), (2, 1, [1, 11, 12, 13, 14, 2]), (8, 2, [1, 11, 12, 2, 13, 14])];
+    for (prompt, weight, expected) in rows {
+        let mut bench = Bench::new(Limits { batch: 6, ..limits() });
+        for seq in 1..=4 {
+            bench.submit(of_key(1, 1, ask(seq, own(seq, 8), 4))).unwrap();
+        }
+        for seq in 11..=14 {
+            bench.submit(of_key(2, *weight, ask(seq, own(seq, *prompt), 4))).unwrap();
+        }
+        bench.launch();
+        assert_eq!(bench.admitted(), expected, "prompts of {prompt} at weight {weight}");
     }
-    bench.launch();
-    assert_eq!(bench.admitted(), [1, 11, 2, 12]);
 }
 
 /// S8: among keys that always have rows waiting, charges stay within what the rows running at once can add.

@@ -9,4 +9,5 @@ mod pipeline;
 mod prefill;
 mod recovery;
 mod sharing;
+mod snapshot;
 mod window;

@@ -90,5 +90,18 @@ fn nothing_is_asked_while_a_turn_is_open_or_nothing_changed() {
     assert_eq!(bench.scheduler.begin_turn(0), None, "a turn is open");
     let settled = bench.pool.settle(wants);
     bench.scheduler.settled(settled.clone(), 0);
-    assert_eq!(bench.scheduler.settled(settled, 0), scheduler::Turn::Idle, "an answer counts once");
+    assert_eq!(bench.scheduler.settled(settled.clone(), 0), scheduler::Turn::Idle, "an answer counts once");
+    let wants = bench.scheduler.begin_turn(0).unwrap();
+    assert_eq!(bench.scheduler.settled(settled, 0), scheduler::Turn::Idle, "and is to one list");
+    let settled = bench.pool.settle(wants);
+    assert!(matches!(bench.scheduler.settled(settled, 0), scheduler::Turn::Step(_)));
+}
+
+#[test]
+fn a_row_asks_for_room_only_where_its_blocks_are_full() {
+    let mut bench = deep();
+    bench.submit(ask(1, own(1, 4), 9)).unwrap();
+    bench.run();
+    let grown: Vec<u32> = bench.wants.iter().filter_map(|want| if let Want::Grow { tokens, .. } = want { Some(*tokens) } else { None }).collect();
+    assert_eq!(grown, [5, 9]);
 }

@@ -112,3 +112,25 @@ fn an_idle_machine_computes_a_whole_step_of_prompt() {
     bench.run();
     assert_eq!((bench.shape(0), bench.shape(1)), (vec![(1, 64)], vec![(1, 36)]));
 }
+
+#[test]
+fn the_oldest_prompt_gets_half_a_chunk_and_the_shortest_the_other_half() {
+    // A row that does not fit keeps no share for itself, once that is known.
+    for waiting in [0, 1] {
+        let mut bench = Bench::new(Limits { pool_tokens: 1024, ..limits() });
+        bench.submit(ask(1, own(1, 4), 200)).unwrap();
+        bench.step();
+        for (seq, prompt) in [(2, 300), (3, 200), (4, 100)] {
+            bench.submit(ask(seq, own(seq, prompt), 1)).unwrap();
+            bench.step();
+        }
+        assert_eq!(bench.shape(3), [(1, 1), (2, 8), (3, 4), (4, 4)], "a quarter is kept for who enters");
+        for seq in 5..5 + waiting {
+            bench.submit(ask(seq, own(seq, 900), 1)).unwrap();
+            bench.step();
+        }
+        bench.step();
+        assert_eq!(bench.shape(bench.steps.len() - 1), [(1, 1), (2, 8), (4, 8)], "{waiting} waiting");
+        assert_eq!(bench.admitted(), [1, 2, 3, 4]);
+    }
+}

@@ -47,6 +47,18 @@ fn admission_leaves_room_instead_of_thrashing() {
 }
 
 #[test]
+fn an_admission_spares_what_the_rows_before_it_need_soon() {
+    let mut bench = Bench::new(limits());
+    bench.submit(ask(1, own(1, 21), 11)).unwrap();
+    bench.step();
+    bench.submit(ask(2, own(2, 8), 3)).unwrap();
+    bench.submit(ask(3, own(3, 5), 1)).unwrap();
+    bench.launch();
+    // Rows 1 and 2 have full or nearly full blocks and need another to decode into; row 3 does not.
+    assert_eq!(bench.spares(), [(1, 1), (2, 2), (3, 2)]);
+}
+
+#[test]
 fn blocks_that_come_back_soon_are_waited_for() {
     // Nine blocks, three for each row. Rows 1 and 3 need a fourth just when row 2 has stopped, with a step of its in flight.
     let mut bench = Bench::new(Limits { pool_tokens: 36, depth: 2, ..limits() });

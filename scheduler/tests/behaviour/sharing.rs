@@ -26,6 +26,17 @@ fn identical_prompts_that_arrive_together_pay_one_prefill() {
 }
 
 #[test]
+fn a_prompt_that_a_running_row_computed_whole_does_not_wait_for_its_end() {
+    let mut bench = Bench::new(limits());
+    bench.submit(ask(1, own(0, 8), 50)).unwrap();
+    bench.step();
+    bench.submit(ask(2, own(0, 8), 1)).unwrap();
+    bench.step();
+    bench.step();
+    assert_eq!((cached(&bench, 2), bench.finished(2).is_some(), bench.finished(1)), (Some(7), true, None));
+}
+
+#[test]
 fn without_a_prefix_cache_nobody_waits() {
     let mut bench = Bench::new(Limits { prefix_cache: false, ..limits() });
     for seq in 1..=4 {

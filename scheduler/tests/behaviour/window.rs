@@ -123,3 +123,18 @@ fn a_longer_turn_finds_what_lay_behind() {
     assert_eq!(bench.finished(2).unwrap().2.cached, 119 / BLOCK_TOKENS * BLOCK_TOKENS);
     check_tables(&bench.steps, 8);
 }
+
+#[test]
+fn what_lies_behind_is_not_spared() {
+    let mut bench = Bench::new(Limits { window: Some(8), ..limits() });
+    bench.submit(ask(1, own(1, 40), 60)).unwrap();
+    while bench.tokens(1).len() < 5 {
+        bench.step();
+    }
+    // Of row 2's beginning row 1 has computed 40 tokens, of which it reads seven.
+    bench.submit(ask(2, [own(1, 40), own(2, 5)].concat(), 20)).unwrap();
+    bench.submit(ask(3, own(3, 5), 1)).unwrap();
+    bench.launch();
+    // Rows 1 and 2 have the blocks for 45 tokens from their windows on, and need one more each.
+    assert_eq!(bench.spares()[1..], [(2, 1), (3, 2)]);
+}
