@@ -25,8 +25,9 @@ pub enum Want {
     /// can grow without preempting this one at once. With a `window`, blocks of the prefix that lie behind it are not taken, and the
     /// prompt would fit if as many blocks are there as it holds at one time.
     Admit { seq: SeqId, prompt: Arc<[u32]>, chunk: u32, spare: u32, window: Option<Window> },
-    /// What was sealed for `seq` is not to be reused (its numbers went bad): its blocks leave the prefix index.
-    Forget { seq: SeqId },
+    /// What was sealed for `seq` is not to be reused (its numbers went bad): its blocks leave the prefix index. A row that was
+    /// released since has left them to whoever begins alike: then those that hold a beginning of its `tokens` leave.
+    Forget { seq: SeqId, tokens: Ids },
     /// Steps up to this one are done: what was held for them is free.
     Done { step: StepId },
     /// The model is gone: every block is void and free.

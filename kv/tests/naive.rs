@@ -265,7 +265,7 @@ fn apply(pool: &mut Pool, naive: &mut Naive, op: &Op) -> Result<(), TestCaseErro
         }
         Op::Forget { row: at } => {
             if let Some(seq) = row(naive, *at) {
-                settle(pool, Want::Forget { seq });
+                settle(pool, Want::Forget { seq, tokens: Default::default() });
                 naive.bad.insert(seq);
                 // Like a row whose numbers went bad: it ends, and was the last to touch its blocks.
                 release(pool, naive, seq, false);

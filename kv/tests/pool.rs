@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use kv::{BlockId, Grant, Ledger, Pool, PoolConfig, SeqId, StepId, Want, Wants, Window};
+use kv::{BlockId, Grant, Ids, Ledger, Pool, PoolConfig, SeqId, StepId, Want, Wants, Window};
 
 const SIZE: u32 = 4;
 
@@ -198,9 +198,26 @@ fn what_is_forgotten_is_not_shared() {
     let mut desk = Desk::new(8);
     desk.admit(1, &text(1, 9), 0).unwrap();
     desk.seal(1, &text(1, 9));
-    desk.settle(vec![Want::Forget { seq: SeqId(1) }, Want::Release { seq: SeqId(1), after: None }]);
+    desk.settle(vec![Want::Forget { seq: SeqId(1), tokens: Ids::new() }, Want::Release { seq: SeqId(1), after: None }]);
     assert_eq!(desk.shape(), [0, 0, 0, 8]);
     assert_eq!(desk.admit(2, &text(1, 9), 0).unwrap().0, 0);
+}
+
+#[test]
+fn what_a_released_row_left_is_forgotten_by_its_tokens() {
+    let mut desk = Desk::new(8);
+    desk.admit(1, &text(1, 9), 0).unwrap();
+    desk.seal(1, &text(1, 9));
+    desk.admit(2, &text(2, 9), 0).unwrap();
+    desk.seal(2, &text(2, 9));
+    for seq in [1, 2] {
+        desk.settle(vec![Want::Release { seq: SeqId(seq), after: None }]);
+    }
+    assert_eq!(desk.shape(), [0, 4, 0, 4]);
+    desk.settle(vec![Want::Forget { seq: SeqId(1), tokens: text(1, 9).into() }]);
+    assert_eq!(desk.shape(), [0, 2, 0, 6]);
+    assert_eq!(desk.admit(3, &text(1, 9), 0).unwrap().0, 0);
+    assert_eq!(desk.admit(4, &text(2, 9), 0).unwrap().0, 8, "another row's are not touched");
 }
 
 #[test]
@@ -279,7 +296,7 @@ fn what_lies_behind_is_forgotten_with_the_row() {
     desk.seal(1, &text(1, 13));
     desk.settle(vec![Want::Behind { seq: SeqId(1), tokens: 12, after: None }]);
     assert_eq!(desk.shape(), [1, 3, 0, 4]);
-    desk.settle(vec![Want::Forget { seq: SeqId(1) }, Want::Release { seq: SeqId(1), after: None }]);
+    desk.settle(vec![Want::Forget { seq: SeqId(1), tokens: Ids::new() }, Want::Release { seq: SeqId(1), after: None }]);
     assert_eq!((desk.shape(), desk.admit(2, &text(1, 13), 0).unwrap().0), ([0, 0, 0, 8], 0));
 }
 
@@ -309,7 +326,7 @@ fn unknown_rows_are_released_and_sealed_without_harm() {
     desk.release(9, Some(1));
     desk.seal(9, &[1, 2, 3]);
     let behind = Want::Behind { seq: SeqId(9), tokens: 7, after: None };
-    desk.settle(vec![behind, Want::Forget { seq: SeqId(9) }, Want::Done { step: StepId(100) }]);
+    desk.settle(vec![behind, Want::Forget { seq: SeqId(9), tokens: Ids::new() }, Want::Done { step: StepId(100) }]);
     assert_eq!(desk.shape(), [0, 0, 0, 2]);
 }
 

@@ -39,7 +39,7 @@ impl Pool {
     }
 
     /// Blocks of the index that hold the prompt's first full blocks.
-    fn match_prefix(&self, prompt: &[u32], matched: &mut Vec<BlockId>) {
+    pub(super) fn match_prefix(&self, prompt: &[u32], matched: &mut Vec<BlockId>) {
         let mut parent = ROOT;
         for tokens in prompt.chunks_exact(self.config.block_tokens as usize) {
             let Some(block) = self.index.find(parent, tokens) else {

@@ -104,7 +104,7 @@ impl Pool {
             Want::Release { seq, after } => self.release(*seq, *after),
             Want::Seal { seq, tokens } => self.seal(*seq, tokens),
             Want::Behind { seq, tokens, after } => self.behind(*seq, *tokens, *after),
-            Want::Forget { seq } => self.forget(*seq),
+            Want::Forget { seq, tokens } => self.forget(*seq, tokens),
             Want::Done { step } => {
                 self.blocks.step_done(*step, |block| self.index.contains(block));
             }
@@ -157,8 +157,14 @@ impl Pool {
         }
     }
 
-    fn forget(&mut self, seq: SeqId) {
+    fn forget(&mut self, seq: SeqId, tokens: &[u32]) {
         let Some(row) = self.rows.get(&seq) else {
+            let mut matched = Vec::new();
+            self.match_prefix(tokens, &mut matched);
+            for block in matched {
+                self.index.remove(block);
+                self.blocks.unindexed(block);
+            }
             return;
         };
         for &block in row.blocks() {

@@ -2,7 +2,7 @@
 //!
 //! Two checks make bounded unfairness. The charges are right: a weighted token for each prompt token at admission, two for each
 //! drawn one, and a key that comes back starts no lower than the least active one (Sheng et al., OSDI 2024), nor before the clock,
-//! which goes by an equal share of what is served for each unit of weight that waits. And the least
+//! which goes by an equal share for each unit of active weight of what is served while somebody waits, unless all that wait are before it. And the least
 //! charged key goes first: whoever is admitted has no more charge than any other key whose rows could have been.
 
 use super::clients::Client;
@@ -47,7 +47,8 @@ impl Shares {
     }
 
     pub(crate) fn enter(&mut self, key: KeyId, weight: u32) {
-        let start = self.least().unwrap_or(self.floor).max(self.clock);
+        let last = self.keys.values().filter(|share| share.waiting > 0).map(|share| share.charged).max();
+        let start = self.least().unwrap_or(self.floor).max(self.clock.min(last.unwrap_or(0)));
         let share = self.keys.entry(key).or_insert(Share { charged: 0, weight: 1, rows: 0, waiting: 0 });
         if share.rows == 0 {
             share.charged = share.charged.max(start);
@@ -114,8 +115,10 @@ impl Shares {
     }
 
     fn charge(&mut self, key: KeyId, tokens: u64) {
-        let waiting: u64 = self.keys.values().filter(|share| share.waiting > 0).map(|share| share.weight).sum();
-        self.clock += (tokens * SCALE).checked_div(waiting).unwrap_or(0);
+        let active: u64 = self.keys.values().filter(|share| share.rows > 0).map(|share| share.weight).sum();
+        if self.keys.values().any(|share| share.waiting > 0) {
+            self.clock += tokens * SCALE / active;
+        }
         if let Some(share) = self.keys.get_mut(&key) {
             share.charged += (tokens * SCALE).div_ceil(share.weight);
         }

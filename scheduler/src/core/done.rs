@@ -78,7 +78,9 @@ impl Scheduler {
 
     /// The row's numbers went bad, maybe some steps ago: it ends alone, and nobody may reuse what it computed.
     fn fault(&mut self, flown: &Flown, fault: RowFault) {
-        self.chores.push(Want::Forget { seq: flown.seq });
+        if let Some(row) = self.rows.get(&flown.seq) {
+            self.chores.push(Want::Forget { seq: flown.seq, tokens: row.ids(0, row.known()) });
+        }
         self.finish(flown, Reason::Fault(fault));
     }
 

@@ -4,9 +4,10 @@
 //! prompt token. A key that was idle starts at the least charge among the active keys: idleness earns no credit.
 //!
 //! That alone would let ever new keys, each the least charged one, keep an old key waiting as long as they come. So there is a
-//! clock as well, which goes as fast as the charge of a key would that had its share of what is served while keys wait (virtual
-//! time: Demers, Keshav and Shenker, "Analysis and Simulation of a Fair Queueing Algorithm", SIGCOMM 1989), and no key starts
-//! before it: once it has passed an old key's charge, whoever is new goes after that key.
+//! clock as well, which goes as fast as the charge of a key would that had its share of what is served while somebody waits (virtual
+//! time: Demers, Keshav and Shenker, "Analysis and Simulation of a Fair Queueing Algorithm", SIGCOMM 1989). No key starts before
+//! it: once it has passed an old key's charge, whoever is new goes after that key. But no key starts after all those that wait,
+//! either: rows that run cannot be taken their places, so a key that waits may be served less than the clock says.
 
 use crate::submit::KeyId;
 use std::collections::BTreeMap;
@@ -22,8 +23,10 @@ pub(super) struct Accounts {
     keys: BTreeMap<KeyId, Account>,
     /// Charge of the key that was the last to leave when no key was active: where the next one starts.
     floor: u64,
-    /// Of the keys with rows that wait.
-    waiting_weight: u64,
+    /// Of the keys with rows.
+    active_weight: u64,
+    /// Rows that wait.
+    waiting: u32,
     clock: u64,
 }
 
@@ -38,9 +41,9 @@ struct Account {
 }
 
 impl Account {
-    /// Its part of the weight of keys that wait.
-    fn waits(&self) -> u64 {
-        if self.waiting > 0 { self.weight } else { 0 }
+    /// Its part of the weight of keys with rows.
+    fn active_weight(&self) -> u64 {
+        if self.rows > 0 { self.weight } else { 0 }
     }
 }
 
@@ -57,11 +60,12 @@ impl Accounts {
         if account.rows == 0 {
             account.charged = account.charged.max(start);
         }
-        self.waiting_weight -= account.waits();
+        self.active_weight -= account.active_weight();
         account.rows += 1;
         account.waiting += 1;
         account.weight = u64::from(weight.max(1));
-        self.waiting_weight += account.waits();
+        self.active_weight += account.active_weight();
+        self.waiting += 1;
     }
 
     /// A row of `key` with so many tokens in its prompt is admitted for the first time.
@@ -72,9 +76,8 @@ impl Accounts {
 
     fn stop_waiting(&mut self, key: KeyId) {
         if let Some(account) = self.keys.get_mut(&key) {
-            self.waiting_weight -= account.waits();
             account.waiting -= 1;
-            self.waiting_weight += account.waits();
+            self.waiting -= 1;
         }
     }
 
@@ -86,10 +89,12 @@ impl Accounts {
         let Some(account) = self.keys.get_mut(&key) else {
             return;
         };
+        self.active_weight -= account.active_weight();
         account.rows -= 1;
+        self.active_weight += account.active_weight();
         let charged = account.charged;
-        if self.least().is_some() {
-            self.forget_up_to(self.start());
+        if let Some(least) = self.least() {
+            self.forget_up_to(least);
         } else {
             self.floor = self.floor.max(charged);
             self.forget_up_to(self.floor);
@@ -103,7 +108,8 @@ impl Accounts {
 
     /// Where a key starts that was idle.
     fn start(&self) -> u64 {
-        self.least().unwrap_or(self.floor).max(self.clock)
+        let last = self.keys.values().filter(|a| a.waiting > 0).map(|a| a.charged).max();
+        self.least().unwrap_or(self.floor).max(self.clock.min(last.unwrap_or(0)))
     }
 
     fn least(&self) -> Option<u64> {
@@ -115,7 +121,9 @@ impl Accounts {
     }
 
     fn charge(&mut self, key: KeyId, cost: u64) {
-        self.clock += (cost * SCALE).checked_div(self.waiting_weight).unwrap_or(0);
+        if self.waiting > 0 {
+            self.clock += (cost * SCALE).checked_div(self.active_weight).unwrap_or(0);
+        }
         if let Some(account) = self.keys.get_mut(&key) {
             account.charged += (cost * SCALE).div_ceil(account.weight);
         }
@@ -186,21 +194,39 @@ mod tests {
         let mut accounts = Accounts::default();
         accounts.enter(A, 1);
         accounts.enter(B, 3);
-        // A fourth of 100 for each unit of weight.
+        // A fourth of 100 for each unit of weight, and of what follows while B waits.
         accounts.admit(A, 100);
-        assert_eq!(accounts.clock / SCALE, 25);
-        // B waits alone, and then nobody does.
-        accounts.charge_output(A, 15);
-        accounts.admit(B, 30);
-        assert_eq!(accounts.clock / SCALE, 25 + 10 + 10);
+        accounts.charge_output(A, 14);
+        assert_eq!(accounts.clock / SCALE, 25 + 7);
+        accounts.admit(B, 40);
         accounts.charge_output(B, 1000);
-        assert_eq!((accounts.clock / SCALE, accounts.waiting_weight), (45, 0));
+        assert_eq!((accounts.clock / SCALE, accounts.waiting), (42, 0), "nobody waits any more");
         accounts.enter(A, 2);
         accounts.enter(A, 5);
-        assert_eq!(accounts.waiting_weight, 5, "a key's weight is what it came with last");
+        assert_eq!((accounts.active_weight, accounts.waiting), (8, 2), "a key's weight is what it came with last");
         accounts.leave(A, true);
         accounts.leave(A, true);
-        assert_eq!(accounts.waiting_weight, 0);
+        accounts.leave(A, false);
+        assert_eq!((accounts.active_weight, accounts.waiting), (3, 0));
+    }
+
+    #[test]
+    fn a_key_starts_at_the_clock_but_not_after_all_that_wait() {
+        let mut accounts = Accounts::default();
+        let c = KeyId(3);
+        accounts.enter(A, 1);
+        accounts.enter(A, 1);
+        accounts.enter(B, 1);
+        accounts.enter(B, 1);
+        // B is charged 40 and waits, A waits with nothing charged: the clock stands at 20.
+        accounts.admit(B, 40);
+        accounts.enter(c, 1);
+        assert_eq!(accounts.charged_tokens(c), 20);
+        accounts.leave(c, true);
+        // The clock passes both.
+        accounts.clock = 1000 * SCALE;
+        accounts.enter(c, 1);
+        assert_eq!(accounts.charged_tokens(c), 40);
     }
 
     #[test]

@@ -230,7 +230,8 @@ impl Scheduler {
         }
         shared = shared.min(row.known() - 1);
         soon = chosen.iter().map(|other| row.common(other.row, size)).fold(soon, u32::max);
-        let gain = soon.saturating_sub(shared);
+        // Its last token a row computes in any case: with all others there, nothing is left to wait for.
+        let gain = if shared == row.known() - 1 { 0 } else { soon.saturating_sub(shared) };
         let is_held_back = gain.saturating_mul(4) >= row.submit.prompt.len() as u32;
         (!is_held_back).then_some(Candidate { row, shared })
     }

@@ -34,6 +34,51 @@ fn a_flood_of_one_key_does_not_delay_another() {
     assert!(place <= 2, "admitted as number {place}");
 }
 
+/// It starts where the flood stands. Where nothing was charged to the flood between that and the next free place, the two are equal, and
+/// the flood's row came first; otherwise the one is next.
+#[test]
+fn one_among_a_hundred_is_next() {
+    for (tokens, steps) in [1, 2, 4].into_iter().flat_map(|tokens| (0..6).map(move |steps| (tokens, steps))) {
+        let mut bench = one_at_a_time();
+        for seq in 1..=100 {
+            bench.submit(of_key(1, 1, ask(seq, own(seq, 8), tokens))).unwrap();
+        }
+        (0..steps).for_each(|_| assert!(bench.step()));
+        let before = bench.admitted().len();
+        bench.submit(of_key(2, 1, ask(500, own(500, 8), tokens))).unwrap();
+        bench.run();
+        let place = bench.admitted()[before..].iter().position(|seq| *seq == 500).unwrap();
+        let free = steps % tokens == 0;
+        assert!(place <= usize::from(free), "answers of {tokens}, after {steps} steps: {place} before it");
+    }
+}
+
+/// Rows that run hold their places whatever is charged for them. Somebody who comes, or comes again, waits for none of that: not for
+/// what was served while a flood of another key waited for a place.
+#[test]
+fn rows_that_run_long_do_not_delay_who_comes() {
+    for (long_keys, rows_each) in [(3, 1), (1, 3)] {
+        let mut bench = Bench::new(Limits { batch: 4, queue: 4000, pool_tokens: 1 << 16, context: 8000, prefix_cache: false, ..limits() });
+        for i in 0..long_keys * rows_each {
+            bench.submit(of_key(10 + i / rows_each, 1, ask(i.into(), own(i.into(), 8), 6000))).unwrap();
+        }
+        bench.step();
+        for seq in 1000..2000 {
+            bench.submit(of_key(8, 1, ask(seq, own(seq, 8), 10))).unwrap();
+        }
+        for turn in 0..20 {
+            (0..50).for_each(|_| assert!(bench.step()));
+            let (seq, before) = (5000 + turn, bench.admitted().len());
+            bench.submit(of_key(9, 1, ask(seq, own(seq, 8), 10))).unwrap();
+            while bench.finished(seq).is_none() {
+                assert!(bench.step());
+            }
+            let place = bench.admitted()[before..].iter().position(|other| *other == seq).unwrap();
+            assert!(place <= 2, "request {turn} went after {place} others, beside {rows_each} rows of each of {long_keys} keys");
+        }
+    }
+}
+
 #[test]
 fn shares_follow_weights() {
     let mut bench = one_at_a_time();

@@ -1,7 +1,7 @@
 //! Preemption and loss of the model: rows resume, and their clients see the same tokens.
 
 use crate::bench::{Bench, STOP, ask, limits, own};
-use kv::{SeqId, StepDone, Want};
+use kv::{RowFault, RowResult, SeqId, StepDone, Want};
 use scheduler::{Event, Limits};
 
 fn tokens_of(seq: u64, count: u32) -> Vec<u32> {
@@ -165,4 +165,31 @@ fn a_preemption_that_empties_a_step_wakes_the_oldest_row() {
         }
         bench.run();
     }
+}
+
+/// Its blocks are in the prefix index by then, and what they hold may be as bad as what was drawn from it.
+#[test]
+fn what_a_preempted_row_computed_is_not_reused_once_its_numbers_are_bad() {
+    let mut bench = Bench::new(Limits { batch: 2, depth: 2, pool_tokens: 32, ..limits() });
+    bench.submit(ask(1, own(1, 8), 24)).unwrap();
+    bench.submit(ask(2, own(2, 11), 12)).unwrap();
+    let preempted = |bench: &Bench| bench.events.iter().any(|event| matches!(event, Event::Preempted { seq } if seq.0 == 2));
+    let flying = |bench: &Bench| bench.flights.iter().flat_map(|step| &step.rows).any(|row| row.seq.0 == 2 && row.draw.is_some());
+    loop {
+        bench.launch();
+        if preempted(&bench) && flying(&bench) {
+            break;
+        }
+        assert!(bench.done(), "row 2 is never preempted with a draw in flight");
+    }
+    while let Some(step) = bench.flights.pop_front() {
+        let drawn = step.rows.iter().filter(|row| row.draw.is_some());
+        let token = |seq: SeqId| if seq.0 == 2 { Err(RowFault::NotFinite) } else { Ok(5) };
+        let results = drawn.map(|row| RowResult { seq: row.seq, token: token(row.seq) }).collect();
+        let events = bench.scheduler.step_done(StepDone { id: step.id, results, micros: 1000 }, bench.now_us);
+        bench.events.extend(events);
+    }
+    bench.submit(ask(3, own(2, 11), 1)).unwrap();
+    bench.run();
+    assert_eq!(bench.finished(3).unwrap().2.cached, 0);
 }

@@ -87,3 +87,19 @@ fn a_shared_beginning_does_not_limit_how_many_run() {
     assert!(bench.scheduler.snapshot().running >= 4, "{:?}", bench.scheduler.snapshot());
     bench.run();
 }
+
+/// A prompt of one whole block: its last token every row computes for itself, and waits for nobody.
+#[test]
+fn identical_prompts_of_one_block_run_together() {
+    for length in [BLOCK_TOKENS - 1, BLOCK_TOKENS, BLOCK_TOKENS + 1] {
+        let mut bench = Bench::new(limits());
+        for seq in 1..=4 {
+            bench.submit(ask(seq, own(1, length), 20)).unwrap();
+        }
+        let mut together = 0;
+        while bench.step() {
+            together = together.max(bench.scheduler.snapshot().running);
+        }
+        assert_eq!(together, 4, "prompts of {length}");
+    }
+}
