@@ -43,6 +43,11 @@ pub(crate) struct Stepped {
     pub(crate) memory: Memory,
 }
 
+/// Scheduler → Model: the loss is noted. Every step sent before this was for the life that was lost.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct LossHeard;
+
 /// From Model to Scheduler: whether there is a model to plan for.
 #[derive(Debug, Clone, PartialEq, Eq, Message)]
 #[rtype(result = "()")]

@@ -1,7 +1,7 @@
 //! The Model actor: it owns the model's thread, passes steps in and results out, and opens the model again when it is lost.
 
 use crate::host;
-use crate::messages::{ModelIs, RunStep, Stepped};
+use crate::messages::{LossHeard, ModelIs, RunStep, Stepped};
 use crate::scheduling::Scheduling;
 use crate::start::Opener;
 use actix::{Actor, Addr, AsyncContext, Context, Handler, Message};
@@ -31,6 +31,8 @@ pub(crate) struct Model {
     pub(crate) step_deadline: Duration,
     pub(crate) in_flight: VecDeque<(StepId, Instant)>,
     pub(crate) deaths: VecDeque<Instant>,
+    /// Losses that Scheduler has not heard of yet. Steps that it sends until then are of a former life.
+    pub(crate) unheard: u32,
 }
 
 /// From the model's thread.
@@ -105,6 +107,7 @@ impl Model {
         tracing::warn!(%reason, "the model is lost and is being opened again");
         self.bury();
         self.scheduling.do_send(ModelIs::Lost(reason));
+        self.unheard += 1;
         let (steps, received) = crossbeam::channel::unbounded();
         let (life, model) = (self.life, ctx.address());
         let opened = move |info: Result<EngineInfo, EngineError>| {
@@ -152,13 +155,21 @@ impl Handler<RunStep> for Model {
     type Result = ();
 
     fn handle(&mut self, RunStep(step): RunStep, _: &mut Self::Context) {
-        // Without an engine the step belongs to a life that ended while it was on its way; the loss is already reported.
-        let Some(steps) = &self.steps else { return };
+        // A step that was on its way when its life ended: the loss is already reported, and the next life's pool knows nothing of it.
+        let Some(steps) = self.steps.as_ref().filter(|_| self.unheard == 0) else { return };
         let id = step.id;
         // A disconnected thread has said why it ended, or is about to: that message is what counts.
         if steps.send(step).is_ok() {
             self.in_flight.push_back((id, Instant::now()));
         }
+    }
+}
+
+impl Handler<LossHeard> for Model {
+    type Result = ();
+
+    fn handle(&mut self, LossHeard: LossHeard, _: &mut Self::Context) {
+        self.unheard -= 1;
     }
 }
 

@@ -1,13 +1,19 @@
-//! What a panic inside one actor does to the others and to the clients: nobody waits for ever, and a request's panic is its own.
+//! What faults inside one actor do to the others and to the clients: nobody waits for ever, a request's panic is its own, and a step
+//! of a life that has ended is nobody's.
 
 use crate::budget::Budget;
+use crate::messages::RunStep;
+use crate::model::{Said, Saying};
 use crate::request::Request;
 use crate::scheduling::Scheduling;
 use crate::{Answer, Ask, Event, Failure, Opener, Options, Params, Prompt, Service};
 use actix::{Context, Handler, Message};
+use kv::{BlockId, Input, SeqId, Step, StepId, StepRow};
+use models::engine::EngineError;
 use models::synthetic::text::write_dir;
 use models::synthetic::{Shape, Synthetic};
 use models::text::Text;
+use models::worker::FromWorker;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +25,22 @@ struct Panic;
 #[derive(Message)]
 #[rtype(result = "()")]
 struct PanicBudget;
+
+/// To Scheduler: the model dies while a step is on its way to it.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct DieUnderWay;
+
+impl Handler<DieUnderWay> for Scheduling {
+    type Result = ();
+    fn handle(&mut self, _: DieUnderWay, _: &mut Context<Self>) {
+        let failed = FromWorker::Failed(EngineError::Step("told to".into()));
+        self.model.do_send(Said { life: 0, what: Saying::Worker(failed) });
+        // It goes on from a step that the next life has never seen: an engine that is given this fails.
+        let row = StepRow { seq: SeqId(1 << 40), input: Input::FromPrevious, start: 5, table: vec![BlockId(1)], draw: None };
+        self.model.do_send(RunStep(Step { id: StepId(1 << 40), copies: Vec::new(), rows: vec![row] }));
+    }
+}
 
 macro_rules! panics {
     ($($actor:ty),*) => {
@@ -105,4 +127,16 @@ async fn a_panic_in_scheduler_or_budget_is_heard_by_everyone() {
         let late = late.next().await;
         assert!(matches!(late, Some(Event::Failed(Failure::Unavailable { .. }))), "{budget} {late:?}");
     }
+}
+
+#[actix::test]
+async fn a_step_of_a_life_that_has_ended_does_not_reach_the_next() {
+    let service = service();
+    service.0.desk.scheduling.do_send(DieUnderWay);
+    let mut stats = service.watch();
+    let lost = stats.wait_for(|stats| stats.restarts > 0);
+    tokio::time::timeout(Duration::from_secs(20), lost).await.unwrap().unwrap();
+    let answer = began(&service, Some(50)).await;
+    assert!(matches!(last(answer).await, Event::Done { .. }));
+    assert_eq!(service.stats().restarts, 1, "the next life died of a step that was not its own");
 }

@@ -2,7 +2,7 @@
 //! scheduler decides. No policy here.
 
 use crate::budget::Budget;
-use crate::messages::{Cancel, Cut, Drain, Granted, ModelIs, Route, RunStep, Settle, Stepped, Submit, What};
+use crate::messages::{Cancel, Cut, Drain, Granted, LossHeard, ModelIs, Route, RunStep, Settle, Stepped, Submit, What};
 use crate::model::Model;
 use crate::rate::Rate;
 use crate::reporting::Reporting;
@@ -19,7 +19,7 @@ use tokio::sync::watch;
 pub(crate) struct Scheduling {
     core: Scheduler,
     pub(crate) budget: Addr<Budget>,
-    model: Addr<Model>,
+    pub(crate) model: Addr<Model>,
     routes: HashMap<SeqId, Route>,
     notes: Vec<Note>,
     /// A [`TakeTurn`] is on its way: it runs after every message that is in the mailbox now.
@@ -212,6 +212,7 @@ impl Scheduling {
     fn model_is(&mut self, is: ModelIs) {
         match is {
             ModelIs::Lost(_) => {
+                self.model.do_send(LossHeard);
                 self.model_is = ModelState::Opening;
                 self.core.model_lost(self.now_us());
                 self.report.lost();

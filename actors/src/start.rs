@@ -103,6 +103,7 @@ impl Room {
                 step_deadline: options.step_deadline,
                 in_flight: VecDeque::new(),
                 deaths: VecDeque::new(),
+                unheard: 0,
             }
             .put_up();
             model = Some(started.clone());
