@@ -20,6 +20,15 @@ struct Entry {
     next: u32,
 }
 
+/// A hash of `tokens` after what `seed` stands for, such as the hash of those before them: multiply and fold, so that it depends on every
+/// bit of both. Spread matters here, secrecy does not.
+pub fn fold(seed: u64, tokens: &[u32]) -> u64 {
+    tokens.iter().fold(seed, |h, &token| {
+        let wide = u128::from(h ^ u64::from(token)) * 0xd6e8_feb8_6659_fd93_u128;
+        (wide as u64) ^ ((wide >> 64) as u64) ^ 0x2545_f491_4f6c_dd1d
+    })
+}
+
 #[derive(Debug)]
 pub(crate) struct Index {
     block_tokens: usize,
@@ -130,13 +139,8 @@ impl Index {
         self.entries[block.0 as usize] = Entry { serial, parent, next };
     }
 
-    /// A multiply-and-fold hash over the tokens, seeded by the parent: spread matters here, secrecy does not.
     fn bucket(&self, parent: Serial, tokens: &[u32]) -> usize {
-        let mut h = parent ^ 0x9e37_79b9_7f4a_7c15;
-        for &token in tokens {
-            let wide = u128::from(h ^ u64::from(token)) * 0xd6e8_feb8_6659_fd93_u128;
-            h = (wide as u64) ^ ((wide >> 64) as u64) ^ 0x2545_f491_4f6c_dd1d;
-        }
+        let h = fold(parent ^ 0x9e37_79b9_7f4a_7c15, tokens);
         (h ^ (h >> 32)) as usize & (self.buckets.len() - 1)
     }
 }

@@ -9,6 +9,7 @@ mod index;
 use crate::settle::{Grant, Ledger, Settled, Want, Wants};
 use crate::step::{BlockId, SeqId, StepId};
 use blocks::{Blocks, Home};
+pub use index::fold;
 use index::{Index, ROOT, Serial};
 use std::collections::BTreeMap;
 

@@ -2,6 +2,7 @@
 
 use crate::event::Counts;
 use crate::submit::Submit;
+use kv::pool::fold;
 use kv::{BlockId, Draw, Ids, Input, SeqId, StepId};
 
 /// A sequence from submit to its end.
@@ -126,16 +127,13 @@ impl Row {
 /// For each full block of a prompt a hash of the prompt up to its end: rows that wait are held against those that run in every turn,
 /// by a number a block. Two that are taken for alike by chance cost one of them a wait, or a share of a step that it does not need.
 pub(super) fn starts(prompt: &[u32], block_tokens: u32) -> Box<[u64]> {
-    let mut hash = 0u64;
-    let mut block = |ids: &[u32]| {
-        for id in ids {
-            // Multiply and fold: the high half of the product depends on every bit of both.
-            let wide = u128::from(hash ^ u64::from(*id) ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93_u128;
-            hash = (wide as u64) ^ ((wide >> 64) as u64);
-        }
-        hash
-    };
-    prompt.chunks_exact(block_tokens as usize).map(&mut block).collect()
+    let blocks = prompt.chunks_exact(block_tokens as usize);
+    blocks
+        .scan(0, |hash, ids| {
+            *hash = fold(*hash, ids);
+            Some(*hash)
+        })
+        .collect()
 }
 
 #[cfg(test)]
