@@ -10,7 +10,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 BINARY := $(CARGO_TARGET_DIR)/release/coxswain
 SETUP := $(CARGO_TARGET_DIR)/debug/setup
 
-.PHONY: serve test build model native check lint sim bench bench-stall gpu-bench oracle clean help need tool
+.PHONY: serve test build model native check lint sim bench bench-stall bench-worker gpu-bench oracle clean help need tool
 
 help: ## What there is to make
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -50,6 +50,9 @@ bench: build model ## coxswain against mlx-lm's own server on this machine, at 1
 
 bench-stall: build model ## A prompt of 6,000 tokens among 8 streams: how long they stall, and how long it waits
 	python3 bench/long_prompt.py "$(BINARY)" $(ARGS)
+
+bench-worker: build model ## The model in a process of its own against --in-process: throughput, and pages while a prompt is read
+	python3 bench/worker.py "$(BINARY)" $(ARGS)
 
 GPU_PYTHON ?= python3
 GPU_MODELS ?= $(CARGO_TARGET_DIR)/gpu

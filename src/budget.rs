@@ -11,10 +11,11 @@ use models::measure::Measured;
 use models::mlx::{self, Place};
 use models::mlx_engine::{OpenOptions, Opened};
 use models::workspace::Heaviest;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// Options that decide how much memory there is for rows, and how much they take.
-#[derive(clap::Args, Debug, Clone, Copy)]
+#[derive(clap::Args, Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Sizing {
     /// Rows that are decoded together
     #[arg(long, alias = "decode-concurrency", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=512))]

@@ -7,10 +7,13 @@ mod fit;
 mod logging;
 mod model;
 mod serve;
+mod worker;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use models::mlx::DeviceChoice;
 use models::weights::Float;
+use serde::{Deserialize, Serialize};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -33,6 +36,9 @@ enum Command {
     /// Say what a model would take of this machine's memory and how many rows would fit, without loading it
     Fit(fit::Args),
     Sim(loadtest::sim::Args),
+    /// Run the model for `serve`, which starts this itself
+    #[command(hide = true)]
+    Worker,
 }
 
 #[derive(clap::Args)]
@@ -44,7 +50,7 @@ struct CheckArgs {
 }
 
 /// Where a model runs, and in what.
-#[derive(clap::Args, Debug, Clone, Copy)]
+#[derive(clap::Args, Debug, Clone, Copy, Serialize, Deserialize)]
 struct Placing {
     /// Where the model runs; auto takes the GPU where MLX has one
     #[arg(long, value_enum, default_value_t = Device::Auto)]
@@ -54,14 +60,14 @@ struct Placing {
     dtype: Dtype,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, ValueEnum, Serialize, Deserialize)]
 enum Device {
     Auto,
     Cpu,
     Gpu,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, ValueEnum, Serialize, Deserialize)]
 enum Dtype {
     Auto,
     F32,
@@ -91,14 +97,30 @@ impl Placing {
 /// What went wrong with what was asked for, as opposed to what was found wrong: a check or a load that failed is 1.
 const UNUSABLE: u8 = 2;
 
+/// What was found wrong, or went wrong.
+const FAILED: u8 = 1;
+
+/// How a process that does not return from `main` ends, and what it says of that, if anything.
+struct Failed {
+    code: u8,
+    why: String,
+}
+
+impl From<String> for Failed {
+    fn from(why: String) -> Failed {
+        Failed { code: UNUSABLE, why }
+    }
+}
+
 fn main() -> ExitCode {
     full_f32();
     let command = Cli::parse().command;
-    if !matches!(command, Command::Serve(_)) {
+    if !matches!(command, Command::Serve(_) | Command::Worker) {
         end_with_the_reader();
     }
     match command {
         Command::Serve(args) => leave(serve::run(&args)),
+        Command::Worker => leave(worker::run()),
         Command::Check(args) => ended(check(&args)),
         Command::Loadtest(args) => ended(load(&args)),
         Command::Fit(args) => ended(fit::run(&args).map(|text| {
@@ -111,12 +133,15 @@ fn main() -> ExitCode {
 
 /// Ends the process here and now. Returning from `main` would run the destructors that MLX has registered for the end of the
 /// process while the model's thread is still in a step, or frees the model: the two together corrupt the heap.
-fn leave(result: Result<(), String>) -> ! {
+fn leave(result: Result<(), Failed>) -> ! {
     let code = match result {
         Ok(()) => 0,
-        Err(why) => {
-            eprintln!("coxswain: {why}");
-            UNUSABLE
+        Err(Failed { code, why }) => {
+            if !why.is_empty() {
+                // Whoever reads it may be gone.
+                let _ = writeln!(std::io::stderr(), "coxswain: {why}");
+            }
+            code
         }
     };
     // SAFETY: no destructor is missed. Standard error has no buffer, the last spans are sent, and nothing is open for writing.

@@ -1,16 +1,17 @@
 //! `coxswain serve`: loads a model, starts the actors, answers HTTP until told to stop.
 
-use crate::budget::{self, Sizing};
+use crate::budget::Sizing;
 use crate::logging::{self, LogFormat};
-use crate::{descriptors, model};
-use actors::Options;
+use crate::worker::Job;
+use crate::{FAILED, Failed, descriptors, model};
+use actors::{Options, Service};
 use api::ServeOptions;
-use models::engine::Engine;
-use models::measure::Measured;
-use models::mlx_engine::Opened;
+use models::engine::EngineError;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -44,10 +45,25 @@ pub(crate) struct Args {
     drain_timeout: u64,
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
+    /// Run the model in this process: for debugging, since what kills the model kills the server then
+    #[arg(long)]
+    in_process: bool,
+    /// Seconds that a step may take, if recent ones do not lead to expect longer, before the worker counts as hung and is replaced
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
+    step_deadline: u64,
+    /// Seconds that loading the model may take
+    #[arg(long, default_value_t = 1800, value_parser = clap::value_parser!(u64).range(1..))]
+    load_deadline: u64,
+    /// Losses of the worker within a minute after which requests are refused until it is back
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    losses: u32,
+    /// End with an error instead of waiting for the model to come back, once requests are refused
+    #[arg(long)]
+    exit_on_failure: bool,
 }
 
 /// Serves until a signal; an error is one line.
-pub(crate) fn run(args: &Args) -> Result<(), String> {
+pub(crate) fn run(args: &Args) -> Result<(), Failed> {
     let guard = logging::start(args.log_format)?;
     let path = model::path(args.model.as_deref(), "--model")?;
     let bound = api::bind(ServeOptions {
@@ -61,17 +77,52 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     .map_err(|e| e.to_string())?;
     tracing::info!("loading {}", path.display());
     let text = model::text(&path)?;
-    let service = actors::start(opener(args, path), options(args), Arc::new(text)).map_err(|e| e.to_string())?;
+    let home = Job::new(&path, args.name.clone(), args.sizing, args.deterministic).home(args.in_process)?;
+    let (opened_to, opened) = oneshot::channel();
+    // Nobody to tell means that this process ends.
+    let service = actors::begin(home, options(args), Arc::new(text), Box::new(move |outcome| drop(opened_to.send(outcome)))).map_err(|e| e.to_string())?;
     let served = actix_web::rt::System::new().block_on(async move {
-        let card = service.card().clone();
-        let running = bound.serve(service).map_err(|e| e.to_string())?.catch_signals().map_err(|e| format!("signals cannot be caught: {e}"))?;
-        for addr in running.addrs() {
-            tracing::info!("serving {} on http://{addr} ({} positions)", card.id, card.context_length);
+        let running = bound.serve(service.clone()).map_err(|e| e.to_string())?.catch_signals().map_err(|e| format!("signals cannot be caught: {e}"))?;
+        let addrs = running.addrs().to_vec();
+        for addr in &addrs {
+            tracing::info!("listening on http://{addr}; until the model is loaded, requests are answered with 503");
         }
-        running.until_signal().await.map_err(|e| e.to_string())
+        let down = down(&service, args.exit_on_failure);
+        tokio::select! {
+            served = running.until_signal() => served.map_err(|e| e.to_string().into()),
+            failed = open(&service, opened, &addrs) => Err(failed),
+            failed = down => Err(failed),
+        }
     });
     drop(guard);
     served
+}
+
+/// Says when the model is open; returns only if it cannot be opened.
+async fn open(service: &Service, opened: oneshot::Receiver<Result<(), EngineError>>, addrs: &[SocketAddr]) -> Failed {
+    let why = match (opened.await, service.card()) {
+        (Ok(Ok(())), Ok(card)) => {
+            for addr in addrs {
+                tracing::info!("serving {} on http://{addr} ({} positions)", card.id, card.context_length);
+            }
+            return std::future::pending().await;
+        }
+        (Ok(Ok(())), Err(failure)) => failure.to_string(),
+        (Ok(Err(error)), _) => error.to_string(),
+        (Err(_), _) => "the model's keeper ended while it was being opened".to_owned(),
+    };
+    why.into()
+}
+
+/// Returns when requests are refused because the model is lost, and that is to be the end.
+async fn down(service: &Service, exit: bool) -> Failed {
+    if !exit {
+        return std::future::pending().await;
+    }
+    let why = format!("the model is not available: {}", service.down().await);
+    // Whoever asked has been told; this lets the answers out.
+    service.drain(Duration::from_secs(1)).await;
+    Failed { code: FAILED, why }
 }
 
 fn options(args: &Args) -> Options {
@@ -83,20 +134,8 @@ fn options(args: &Args) -> Options {
         depth,
         queue: args.queue,
         prefix_cache: !args.no_prefix_cache,
-        ..Options::default()
+        step_deadline: Duration::from_secs(args.step_deadline),
+        load_deadline: Duration::from_secs(args.load_deadline),
+        deaths_max: args.losses,
     }
-}
-
-fn opener(args: &Args, path: PathBuf) -> actors::Opener {
-    let (sizing, deterministic) = (args.sizing, args.deterministic);
-    let open = sizing.open(path, args.name.clone());
-    Box::new(move || {
-        // What cannot be is said now, not after minutes of loading.
-        budget::measured(&Measured::open(&open)?, &sizing, &open.path)?;
-        let opened = Opened::open(&open)?;
-        tracing::info!("{}", opened.route());
-        let (opened, blocks) = budget::blocks(opened, &sizing, &open.path)?;
-        let context = sizing.context_of(opened.config());
-        Ok(Box::new(opened.into_engine(blocks, context, deterministic)?) as Box<dyn Engine>)
-    })
 }

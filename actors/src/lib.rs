@@ -4,17 +4,18 @@
 //!
 //! - [`ask`]: what a client asks and what it hears back.
 //! - [`service`]: the handle: ask, card, readiness, stats, drain. [`answer`]: the client's end of one request.
-//! - [`start`]: loads the model on its own thread and puts the actors up. [`options`]: the numbers to choose.
+//! - [`start`]: puts the actors up, which open the model. [`home`]: where that is. [`options`]: the numbers to choose.
 //! - [`stats`]: one snapshot of everything, published after every turn. [`rows`]: a line for each request in the house.
 //!
 //! Inside, an actor a file: `request`, `scheduling`, `budget`, `model`, and between them `messages`. What they need to know but
-//! not to be: `check`, `prompt`, `writer`, `clock`, `rate` are pure; `reporting` fills stats and metrics, `trace` a request's spans; `host` is the model's
-//! own thread.
+//! not to be: `check`, `prompt`, `writer`, `clock`, `rate` are pure; `pace` and `deaths`, too; `reporting` fills
+//! stats and metrics, `trace` a request's spans; `room` is what the first opening of the model brings about.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod answer;
 pub mod ask;
+pub mod home;
 pub mod options;
 pub mod rows;
 pub mod service;
@@ -24,23 +25,26 @@ pub mod stats;
 mod budget;
 mod check;
 mod clock;
-mod host;
+mod deaths;
 mod messages;
 mod model;
+mod pace;
 #[cfg(test)]
 mod panic_tests;
 mod prompt;
 mod rate;
 mod reporting;
 mod request;
+mod room;
 mod scheduling;
 mod trace;
 mod writer;
 
 pub use answer::Answer;
 pub use ask::{Ask, Event, Failure, Finish, Params, Prompt, Timings, Usage};
+pub use home::{Home, Opener, Program};
 pub use options::Options;
 pub use rows::{Phase, RowStats};
 pub use service::{Drained, ModelCard, Service};
-pub use start::{Opener, start};
-pub use stats::{KvStats, MemoryStats, Stats, TokenStats};
+pub use start::{begin, start};
+pub use stats::{KvStats, MemoryStats, Stats, TokenStats, WorkerState, WorkerStats};

@@ -53,7 +53,9 @@ pub(crate) struct LossHeard;
 #[rtype(result = "()")]
 pub(crate) enum ModelIs {
     /// Lost with everything on the device; it is being opened again.
-    Lost(String),
+    Lost,
+    /// Lost so often that nobody should wait for it. It is being opened again all the same.
+    Down(String),
     /// Open again, its pool empty.
     Back,
     /// Lost for good: nothing will be served any more.
@@ -98,11 +100,15 @@ pub(crate) struct Route {
     pub(crate) prompt_tokens: u32,
     request: Option<Addr<Request>>,
     reason: String,
+    /// The row has blocks.
+    pub(crate) runs: bool,
+    /// The model was lost while the row ran, and it does not run again yet.
+    pub(crate) was_lost: bool,
 }
 
 impl Route {
     pub(crate) fn new(request: Addr<Request>, prompt_tokens: u32) -> Route {
-        Route { prompt_tokens, request: Some(request), reason: "the service stopped".into() }
+        Route { prompt_tokens, request: Some(request), reason: "the service stopped".into(), runs: false, was_lost: false }
     }
 
     pub(crate) fn tell(&self, at: Instant, what: What) {

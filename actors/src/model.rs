@@ -1,51 +1,78 @@
-//! The Model actor: it owns the model's thread, passes steps in and results out, and opens the model again when it is lost.
+//! The Model actor: it owns the model's life, passes steps in and results out, watches that they come, and when the life is lost begins
+//! another.
 
-use crate::host;
+use crate::deaths::Deaths;
+use crate::home::{End, Life, Saying};
 use crate::messages::{LossHeard, ModelIs, RunStep, Stepped};
+use crate::pace::Pace;
+use crate::room::Room;
 use crate::scheduling::Scheduling;
-use crate::start::Opener;
+use crate::stats::{Stats, WorkerState, WorkerStats};
 use actix::{Actor, Addr, AsyncContext, Context, Handler, Message};
-use crossbeam::channel::Sender;
-use kv::{Step, StepId};
-use models::engine::{EngineError, EngineInfo};
-use models::worker::FromWorker;
+use kv::{SeqId, StepDone, StepId};
+use metrics::{Metrics, WorkerCause};
+use models::engine::{EngineError, EngineInfo, Memory};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// This many deaths within [`DEATHS_WINDOW`] and the model stays down: it would only die again.
-const DEATHS_MAX: usize = 3;
-const DEATHS_WINDOW: Duration = Duration::from_secs(60);
-
 pub(crate) struct Model {
-    pub(crate) scheduling: Addr<Scheduling>,
-    pub(crate) opener: Arc<Opener>,
-    /// What the first opening gave; a later one must give the same, or tables and limits would be wrong.
-    pub(crate) info: EngineInfo,
-    /// To the thread of this life; None while there is no engine.
-    pub(crate) steps: Option<Sender<Step>>,
-    /// Number of the current life. What a former life still says is not heard.
-    pub(crate) life: u32,
-    /// The thread is opening the model: steps wait in the channel, and their deadline has not begun.
-    pub(crate) opening: bool,
-    pub(crate) step_deadline: Duration,
-    pub(crate) in_flight: VecDeque<(StepId, Instant)>,
-    pub(crate) deaths: VecDeque<Instant>,
+    room: Room,
+    state: State,
+    /// Of the current life; None between lives.
+    life: Option<Life>,
+    /// The current life's. What a former one still says is not heard.
+    number: u32,
+    /// What the first opening gave, and put up. A later one must give the same, or tables and limits would be wrong.
+    up: Option<Up>,
+    flights: VecDeque<Flight>,
+    pace: Pace,
+    deaths: Deaths,
     /// Losses that Scheduler has not heard of yet. Steps that it sends until then are of a former life.
-    pub(crate) unheard: u32,
+    unheard: u32,
+    last_look: Instant,
+    worker: WorkerStats,
 }
 
-/// From the model's thread.
+struct Up {
+    info: EngineInfo,
+    scheduling: Addr<Scheduling>,
+    metrics: Arc<Metrics>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The life has begun, and loads the model.
+    Opening {
+        since: Instant,
+    },
+    Serving,
+    /// The life was given up and killed; its last word is awaited, and after that the pause before the next one.
+    Ending {
+        pause: Duration,
+    },
+    /// Between two lives.
+    Pausing,
+    /// There will be no other life.
+    Gone,
+}
+
+/// A step at the engine.
+struct Flight {
+    id: StepId,
+    tokens: u32,
+    /// The rows that draw, in the step's order.
+    draws: Vec<SeqId>,
+    /// When it became the oldest.
+    since: Instant,
+}
+
+/// From the life of that number.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(crate) struct Said {
-    pub(crate) life: u32,
+    pub(crate) number: u32,
     pub(crate) what: Saying,
-}
-
-pub(crate) enum Saying {
-    Opened(Result<EngineInfo, EngineError>),
-    Worker(FromWorker),
 }
 
 impl Actor for Model {
@@ -53,102 +80,262 @@ impl Actor for Model {
 }
 
 impl Model {
-    /// Starts the actor and its watch. The timer is made here and not in `started`: an actor that goes before its first turn has
-    /// `started` called while it is dropped, when there is no reactor left to make a timer, and that would panic.
-    pub(crate) fn put_up(self) -> Addr<Model> {
-        let look = (self.step_deadline / 8).clamp(Duration::from_millis(10), Duration::from_secs(1));
+    /// Starts the actor and its watch, and the first life. The timer is made here and not in `started`: an actor that goes before its first
+    /// turn has `started` called while it is dropped, when there is no reactor left to make a timer, and that would panic.
+    pub(crate) fn put_up(room: Room) -> Addr<Model> {
+        let floor = room.options.step_deadline;
+        let worker = room.publish.borrow().worker.clone();
+        let look = (floor / 8).clamp(Duration::from_millis(10), Duration::from_secs(1));
         Model::create(|ctx| {
-            ctx.run_interval(look, |model, _| model.watch(Instant::now()));
-            self
+            ctx.run_interval(look, move |model, _| model.watch(look, Instant::now()));
+            let mut model = Model {
+                state: State::Pausing,
+                life: None,
+                number: 0,
+                up: None,
+                flights: VecDeque::new(),
+                pace: Pace::new(floor),
+                deaths: Deaths::new(room.options.deaths_max),
+                unheard: 0,
+                last_look: Instant::now(),
+                worker,
+                room,
+            };
+            model.begin(ctx);
+            model
         })
     }
 
-    /// A step over its deadline: the thread hangs inside the engine and cannot be stopped, so it cannot be replaced either.
-    fn watch(&mut self, now: Instant) {
-        let Some(&(step, since)) = self.in_flight.front() else {
-            return;
-        };
-        if self.opening {
-            return;
-        }
-        let took = now.saturating_duration_since(since);
-        if took >= self.step_deadline {
-            self.gone(format!("step {} has not ended after {} s", step.0, took.as_secs()));
+    /// Begins a life.
+    fn begin(&mut self, ctx: &mut Context<Self>) {
+        self.number += 1;
+        let (number, model) = (self.number, ctx.address());
+        let ear = Arc::new(move |what| model.do_send(Said { number, what }));
+        self.pace.new_life();
+        let blocks = self.up.as_ref().map(|up| up.info.blocks);
+        match self.room.home.begin(blocks, ear) {
+            Ok(life) => {
+                self.worker.pid = life.pid();
+                self.life = Some(life);
+                self.state = State::Opening { since: Instant::now() };
+                self.show(WorkerState::Loading);
+            }
+            Err(error) => self.died(WorkerCause::Exit, format!("it cannot be started: {error}"), ctx),
         }
     }
 
-    /// The oldest step has run since now at the earliest: it waited behind the one before it, or for the model.
-    fn front_begins(&mut self) {
-        if let Some((_, since)) = self.in_flight.front_mut() {
-            *since = Instant::now();
+    fn opened(&mut self, info: EngineInfo, ctx: &mut Context<Self>) {
+        self.state = State::Serving;
+        let Some(up) = &self.up else {
+            let (scheduling, metrics) = self.room.put_up(&info, ctx.address());
+            // Lives that were lost before there was anything to count them.
+            for (cause, times) in self.worker.losses() {
+                (0..times).for_each(|_| metrics.worker_lost(cause));
+            }
+            self.up = Some(Up { info, scheduling, metrics });
+            return self.show(WorkerState::Ready);
+        };
+        if info != up.info {
+            return self.gone("it has changed since it was first opened".into());
         }
+        tracing::info!("the model is back");
+        up.scheduling.do_send(ModelIs::Back);
+        self.show(WorkerState::Ready);
+    }
+
+    /// The steps at the engine, and the life itself, are looked at in turn.
+    fn watch(&mut self, look: Duration, now: Instant) {
+        let late = now.saturating_duration_since(self.last_look).saturating_sub(2 * look);
+        self.last_look = now;
+        if !late.is_zero() {
+            // This process stood still itself, and the other one maybe with it.
+            self.flights.iter_mut().for_each(|flight| flight.since += late);
+            if let State::Opening { since } = &mut self.state {
+                *since += late;
+            }
+        }
+        match (self.state, self.flights.front()) {
+            (State::Opening { since }, _) => {
+                let deadline = self.room.options.load_deadline;
+                if now.saturating_duration_since(since) >= deadline {
+                    self.hangs(format!("it has not been loaded within {} s", deadline.as_secs()));
+                }
+            }
+            (State::Serving, Some(flight)) => {
+                let (step, tokens) = (flight.id.0, flight.tokens);
+                let (deadline, took) = (self.pace.deadline(tokens), now.saturating_duration_since(flight.since));
+                self.worker.step_deadline_ms = deadline.as_millis() as u64;
+                self.worker.step_age_ms = took.as_millis() as u64;
+                self.publish();
+                if took >= deadline {
+                    self.hangs(format!("step {step}, of {tokens} tokens, has not ended within {:.1} s", deadline.as_secs_f64()));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// No answer within the deadline. A process is killed for it; a thread hangs inside the engine and cannot be ended, so it cannot be
+    /// replaced either.
+    fn hangs(&mut self, reason: String) {
+        self.give_up(WorkerCause::Hang, reason);
+    }
+
+    /// Ends a life that goes on.
+    fn give_up(&mut self, cause: WorkerCause, reason: String) {
+        match &self.life {
+            Some(life) if life.pid().is_some() => {
+                let pause = self.lost(cause, reason);
+                self.state = State::Ending { pause };
+                if let Some(life) = &self.life {
+                    life.kill();
+                }
+            }
+            _ => self.gone(reason),
+        }
+    }
+
+    /// A life is over, and nothing is left of it.
+    fn died(&mut self, cause: WorkerCause, reason: String, ctx: &mut Context<Self>) {
+        let pause = match self.state {
+            // It was killed, and that is told already.
+            State::Ending { pause } => pause,
+            _ => self.lost(cause, reason),
+        };
+        self.life = None;
+        self.worker.pid = None;
+        self.state = State::Pausing;
+        self.publish();
+        if pause.is_zero() {
+            return self.begin(ctx);
+        }
+        ctx.run_later(pause, |model, ctx| {
+            if model.state == State::Pausing {
+                model.begin(ctx);
+            }
+        });
+    }
+
+    /// Tells of a loss, and how long to wait before another life.
+    fn lost(&mut self, cause: WorkerCause, reason: String) -> Duration {
+        let now = Instant::now();
+        let pause = self.deaths.died(now);
+        let down = self.deaths.too_many().then(|| format!("{}, at last because: {reason}", self.deaths.many()));
+        tracing::warn!(cause = cause.as_str(), %reason, pause_s = pause.as_secs(), "the model is lost and will be opened again");
+        self.flights.clear();
+        self.worker.lost(cause, reason);
+        if let Some(Up { scheduling, metrics, .. }) = &self.up {
+            metrics.worker_lost(cause);
+            scheduling.do_send(ModelIs::Lost);
+            self.unheard += 1;
+            if let Some(reason) = &down {
+                scheduling.do_send(ModelIs::Down(reason.clone()));
+            }
+        }
+        match down {
+            Some(reason) => {
+                tracing::error!(%reason, "requests are refused until the model is back");
+                self.worker.down = Some(reason);
+                self.show(WorkerState::Down);
+            }
+            None => self.show(WorkerState::Lost),
+        }
+        pause
     }
 
     fn gone(&mut self, reason: String) {
         tracing::error!(%reason, "the model is lost for good");
-        self.bury();
-        self.scheduling.do_send(ModelIs::Gone(reason));
-    }
-
-    /// Ends this life: its thread hears that no step comes, and is not listened to any more.
-    fn bury(&mut self) {
-        self.steps = None;
-        self.life += 1;
-        self.in_flight.clear();
-    }
-
-    fn died(&mut self, reason: String, ctx: &mut Context<Self>) {
-        let now = Instant::now();
-        self.deaths.retain(|&at| now.saturating_duration_since(at) < DEATHS_WINDOW);
-        self.deaths.push_back(now);
-        if self.deaths.len() >= DEATHS_MAX {
-            return self.gone(format!("it was lost {DEATHS_MAX} times within {} s, at last because: {reason}", DEATHS_WINDOW.as_secs()));
+        self.state = State::Gone;
+        self.life = None;
+        // What it still says is of a life that is over.
+        self.number += 1;
+        self.flights.clear();
+        self.worker.pid = None;
+        self.worker.down = Some(reason.clone());
+        self.show(WorkerState::Down);
+        self.room.tell(Err(EngineError::Step(reason.clone())));
+        if let Some(up) = &self.up {
+            up.scheduling.do_send(ModelIs::Gone(reason));
         }
-        tracing::warn!(%reason, "the model is lost and is being opened again");
-        self.bury();
-        self.scheduling.do_send(ModelIs::Lost(reason));
-        self.unheard += 1;
-        let (steps, received) = crossbeam::channel::unbounded();
-        let (life, model) = (self.life, ctx.address());
-        let opened = move |info: Result<EngineInfo, EngineError>| {
-            let what = Saying::Opened(info);
-            model.do_send(Said { life, what });
-            Some(said_by(life, model))
-        };
-        match host::spawn(Arc::clone(&self.opener), received, opened) {
-            Ok(()) => {
-                self.steps = Some(steps);
-                self.opening = true;
+    }
+
+    fn ended(&mut self, end: End, ctx: &mut Context<Self>) {
+        match end {
+            End::Died { cause, reason } => self.died(cause, reason, ctx),
+            // The first time whoever starts the service wants to know what is wrong. Later it was right before, and may be again.
+            End::Refused(error) if self.up.is_none() => {
+                self.state = State::Gone;
+                self.life = None;
+                self.worker.down = Some(error.to_string());
+                self.show(WorkerState::Down);
+                self.room.tell(Err(error));
             }
-            Err(error) => self.gone(error.to_string()),
+            End::Refused(error) => self.died(WorkerCause::Exit, error.to_string(), ctx),
         }
     }
 
-    fn opened(&mut self, info: Result<EngineInfo, EngineError>) {
-        self.opening = false;
-        self.front_begins();
-        match info {
-            Ok(info) if info == self.info => self.scheduling.do_send(ModelIs::Back),
-            Ok(_) => self.gone("the model has changed since it was first opened".into()),
-            Err(error) => self.gone(format!("it could not be opened again: {error}")),
+    /// Results of a step. A life that makes no sense is over.
+    fn done(&mut self, done: StepDone, memory: Memory) {
+        let Some(up) = &self.up else { return };
+        if let Err(why) = fits(&done, self.flights.front(), up.info.vocab) {
+            return self.give_up(WorkerCause::Ipc, why);
         }
+        let (now, flight) = (Instant::now(), self.flights.pop_front());
+        if let Some(flight) = flight {
+            self.pace.done(flight.tokens, now.saturating_duration_since(flight.since));
+        }
+        self.deaths.progress();
+        // It waited behind the one before it.
+        if let Some(next) = self.flights.front_mut() {
+            next.since = now;
+        }
+        up.scheduling.do_send(Stepped { done, memory });
+    }
+
+    fn show(&mut self, state: WorkerState) {
+        self.worker.state = state;
+        if state == WorkerState::Ready {
+            self.worker.down = None;
+        }
+        self.publish();
+    }
+
+    fn publish(&mut self) {
+        if self.flights.is_empty() {
+            (self.worker.step_age_ms, self.worker.step_deadline_ms) = (0, 0);
+        }
+        let worker = &self.worker;
+        self.room.publish.send_if_modified(|stats: &mut Arc<Stats>| {
+            let new = stats.worker != *worker;
+            if new {
+                Arc::make_mut(stats).worker = worker.clone();
+            }
+            new
+        });
+    }
+}
+
+/// Whether results are those of the step that was sent first, for the rows that drew, with tokens that there are.
+fn fits(done: &StepDone, oldest: Option<&Flight>, vocab: u32) -> Result<(), String> {
+    let Some(flight) = oldest.filter(|flight| flight.id == done.id) else {
+        return Err(format!("the worker answered step {}, which is not the oldest at it", done.id.0));
+    };
+    if !done.results.iter().map(|result| result.seq).eq(flight.draws.iter().copied()) {
+        return Err(format!("the worker's results of step {} are not of the rows that drew", done.id.0));
+    }
+    match done.results.iter().filter_map(|result| result.token.as_ref().ok()).find(|token| **token >= vocab) {
+        Some(token) => Err(format!("the worker drew token {token} in step {}; the vocabulary has {vocab}", done.id.0)),
+        None => Ok(()),
     }
 }
 
 /// Without this actor no step can run: the rows must hear of it instead of waiting.
 impl Drop for Model {
     fn drop(&mut self) {
-        let reason = "its keeper stopped after an internal fault";
-        self.scheduling.do_send(ModelIs::Gone(reason.into()));
+        if let Some(up) = &self.up {
+            up.scheduling.do_send(ModelIs::Gone("its keeper stopped after an internal fault".into()));
+        }
     }
-}
-
-/// Passes the worker loop's messages to the actor, signed with the life that says them.
-pub(crate) fn said_by(life: u32, model: Addr<Model>) -> host::Out {
-    Box::new(move |message| {
-        let what = Saying::Worker(message);
-        model.do_send(Said { life, what });
-    })
 }
 
 impl Handler<RunStep> for Model {
@@ -156,12 +343,13 @@ impl Handler<RunStep> for Model {
 
     fn handle(&mut self, RunStep(step): RunStep, _: &mut Self::Context) {
         // A step that was on its way when its life ended: the loss is already reported, and the next life's pool knows nothing of it.
-        let Some(steps) = self.steps.as_ref().filter(|_| self.unheard == 0) else { return };
-        let id = step.id;
-        // A disconnected thread has said why it ended, or is about to: that message is what counts.
-        if steps.send(step).is_ok() {
-            self.in_flight.push_back((id, Instant::now()));
+        if self.state != State::Serving || self.unheard > 0 {
+            return;
         }
+        let Some(life) = &self.life else { return };
+        let draws = step.rows.iter().filter(|row| row.draw.is_some()).map(|row| row.seq).collect();
+        self.flights.push_back(Flight { id: step.id, tokens: step.tokens(), draws, since: Instant::now() });
+        life.step(step);
     }
 }
 
@@ -176,18 +364,17 @@ impl Handler<LossHeard> for Model {
 impl Handler<Said> for Model {
     type Result = ();
 
-    fn handle(&mut self, Said { life, what }: Said, ctx: &mut Self::Context) {
-        if life != self.life {
+    fn handle(&mut self, Said { number, what }: Said, ctx: &mut Self::Context) {
+        if number != self.number {
             return;
         }
-        match what {
-            Saying::Opened(info) => self.opened(info),
-            Saying::Worker(FromWorker::Failed(error)) => self.died(error.to_string(), ctx),
-            Saying::Worker(FromWorker::Done(done, memory)) => {
-                self.in_flight.pop_front();
-                self.front_begins();
-                self.scheduling.do_send(Stepped { done, memory });
-            }
+        match (what, self.state) {
+            (Saying::Ended(end), _) => self.ended(end, ctx),
+            // Given up: whatever it says now but its end is too late.
+            (_, State::Ending { .. } | State::Pausing | State::Gone) => {}
+            (Saying::Opened(info), State::Opening { .. }) => self.opened(info, ctx),
+            (Saying::Opened(_), State::Serving) => self.give_up(WorkerCause::Ipc, "the worker opened the model twice".into()),
+            (Saying::Done(done, memory), _) => self.done(done, memory),
         }
     }
 }

@@ -17,12 +17,27 @@ pub struct Options {
     pub queue: u32,
     /// Keep finished prefixes in free blocks for the next prompt that begins the same.
     pub prefix_cache: bool,
-    /// A step that takes longer counts as a hung worker. Far above any honest step: a chunk on a slow CPU takes seconds.
+    /// A step that takes longer, and many times longer than recent ones would lead to expect, counts as a hung model; the first step of a
+    /// life may take four times as long. Above any honest step: a chunk on a slow CPU takes seconds.
     pub step_deadline: Duration,
+    /// Loading that takes longer counts as a hung model. Above any honest load: hundreds of gigabytes from a slow disk.
+    pub load_deadline: Duration,
+    /// When the model is lost so often within a minute, requests that wait are told so instead of waiting on.
+    pub deaths_max: u32,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { batch: 16, prefill_chunk: 512, step_tokens: 512 + 16, depth: 2, queue: 1024, prefix_cache: true, step_deadline: Duration::from_secs(120) }
+        Options {
+            batch: 16,
+            prefill_chunk: 512,
+            step_tokens: 512 + 16,
+            depth: 2,
+            queue: 1024,
+            prefix_cache: true,
+            step_deadline: Duration::from_secs(30),
+            load_deadline: Duration::from_secs(1800),
+            deaths_max: 3,
+        }
     }
 }

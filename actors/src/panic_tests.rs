@@ -2,18 +2,18 @@
 //! of a life that has ended is nobody's.
 
 use crate::budget::Budget;
+use crate::home::{End, Saying};
 use crate::messages::RunStep;
-use crate::model::{Said, Saying};
+use crate::model::Said;
 use crate::request::Request;
 use crate::scheduling::Scheduling;
-use crate::{Answer, Ask, Event, Failure, Opener, Options, Params, Prompt, Service};
+use crate::{Answer, Ask, Event, Failure, Home, Opener, Options, Params, Prompt, Service};
 use actix::{Context, Handler, Message};
 use kv::{BlockId, Input, SeqId, Step, StepId, StepRow};
-use models::engine::EngineError;
+use metrics::WorkerCause;
 use models::synthetic::text::write_dir;
 use models::synthetic::{Shape, Synthetic};
 use models::text::Text;
-use models::worker::FromWorker;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,8 +34,8 @@ struct DieUnderWay;
 impl Handler<DieUnderWay> for Scheduling {
     type Result = ();
     fn handle(&mut self, _: DieUnderWay, _: &mut Context<Self>) {
-        let failed = FromWorker::Failed(EngineError::Step("told to".into()));
-        self.model.do_send(Said { life: 0, what: Saying::Worker(failed) });
+        let died = End::Died { cause: WorkerCause::Exit, reason: "told to".into() };
+        self.model.do_send(Said { number: 1, what: Saying::Ended(died) });
         // It goes on from a step that the next life has never seen: an engine that is given this fails.
         let row = StepRow { seq: SeqId(1 << 40), input: Input::FromPrevious, start: 5, table: vec![BlockId(1)], draw: None };
         self.model.do_send(RunStep(Step { id: StepId(1 << 40), copies: Vec::new(), rows: vec![row] }));
@@ -69,8 +69,8 @@ fn service() -> Service {
     let dir = tempfile::tempdir().unwrap();
     write_dir(dir.path()).unwrap();
     let text = Arc::new(Text::from_dir(dir.path()).unwrap());
-    let opener: Opener = Box::new(|| Ok(Box::new(Synthetic::new(Shape { context: CONTEXT, blocks: CONTEXT / 16, ..Shape::default() }))));
-    crate::start(opener, Options::default(), text).unwrap()
+    let opener: Opener = Box::new(|_| Ok(Box::new(Synthetic::new(Shape { context: CONTEXT, blocks: CONTEXT / 16, ..Shape::default() }))));
+    crate::start(Home::Thread(opener), Options::default(), text).unwrap()
 }
 
 async fn began(service: &Service, max_tokens: Option<u32>) -> Answer {
@@ -113,7 +113,7 @@ async fn a_panic_in_scheduler_or_budget_is_heard_by_everyone() {
     for budget in [false, true] {
         let service = service();
         let answer = began(&service, None).await;
-        let scheduling = &service.0.desk.scheduling;
+        let scheduling = &service.loaded().unwrap().desk.scheduling;
         if budget {
             scheduling.do_send(PanicBudget);
         } else {
@@ -132,7 +132,7 @@ async fn a_panic_in_scheduler_or_budget_is_heard_by_everyone() {
 #[actix::test]
 async fn a_step_of_a_life_that_has_ended_does_not_reach_the_next() {
     let service = service();
-    service.0.desk.scheduling.do_send(DieUnderWay);
+    service.loaded().unwrap().desk.scheduling.do_send(DieUnderWay);
     let mut stats = service.watch();
     let lost = stats.wait_for(|stats| stats.restarts > 0);
     tokio::time::timeout(Duration::from_secs(20), lost).await.unwrap().unwrap();

@@ -24,8 +24,12 @@ impl Reporting {
         Reporting { metrics, publish, stats, launched: VecDeque::new() }
     }
 
+    /// All but what the Model actor says of the worker.
     pub(crate) fn publish(&self) {
-        self.publish.send_replace(Arc::new(self.stats.clone()));
+        self.publish.send_modify(|shared| {
+            let worker = shared.worker.clone();
+            *shared = Arc::new(Stats { worker, ..self.stats.clone() });
+        });
     }
 
     pub(crate) fn ledger(&mut self, ledger: Ledger) {
@@ -95,7 +99,8 @@ impl Reporting {
             }
             Event::Finished { stop_token: true, .. } => self.stats.tokens.generated += 1,
             Event::Admitted { cached, .. } => self.stats.tokens.cached += u64::from(*cached),
-            Event::Finished { .. } | Event::Resumed { .. } => {}
+            Event::Resumed { recomputed, .. } => self.metrics.recomputed(*recomputed),
+            Event::Finished { .. } => {}
         }
     }
 
@@ -120,11 +125,16 @@ impl Reporting {
 
     pub(crate) fn back(&mut self) {
         self.stats.opening = false;
+        self.stats.lost = None;
+    }
+
+    /// A row that ran when the model was lost runs again.
+    pub(crate) fn recovered(&self) {
+        self.metrics.recovered();
     }
 
     pub(crate) fn gone(&mut self, reason: &str) {
         self.launched.clear();
-        self.stats.opening = false;
         self.stats.lost = Some(reason.to_owned());
     }
 }

@@ -262,6 +262,7 @@ impl Request {
         if self.ended {
             return;
         }
+        tracing::warn!(id = self.id, why = %failure, "failed");
         self.send(Event::Failed(failure), ctx);
         self.end(FinishReason::Error, at, ctx);
     }

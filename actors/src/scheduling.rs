@@ -37,6 +37,8 @@ pub(crate) struct Scheduling {
 enum ModelState {
     Here,
     Opening,
+    /// It may come back, but nobody should wait for that.
+    Down(String),
     Gone(String),
 }
 
@@ -164,7 +166,7 @@ impl Scheduling {
     }
 
     fn submit(&mut self, Submit { submit, route }: Submit) {
-        if let ModelState::Gone(reason) = &self.model_is {
+        if let ModelState::Down(reason) | ModelState::Gone(reason) = &self.model_is {
             return route.lose(reason);
         }
         let seq = submit.seq;
@@ -211,12 +213,23 @@ impl Scheduling {
 
     fn model_is(&mut self, is: ModelIs) {
         match is {
-            ModelIs::Lost(_) => {
+            ModelIs::Lost => {
                 self.model.do_send(LossHeard);
-                self.model_is = ModelState::Opening;
+                if !matches!(self.model_is, ModelState::Down(_) | ModelState::Gone(_)) {
+                    self.model_is = ModelState::Opening;
+                }
                 self.core.model_lost(self.now_us());
+                for route in self.routes.values_mut().filter(|route| route.runs) {
+                    (route.runs, route.was_lost) = (false, true);
+                }
                 self.report.lost();
             }
+            ModelIs::Down(_) if matches!(self.model_is, ModelState::Gone(_)) => {}
+            ModelIs::Down(reason) => {
+                let reason = self.unavailable(&reason);
+                self.model_is = ModelState::Down(reason);
+            }
+            ModelIs::Back if matches!(self.model_is, ModelState::Gone(_)) => {}
             ModelIs::Back => {
                 self.model_is = ModelState::Here;
                 self.report.back();
@@ -224,14 +237,20 @@ impl Scheduling {
             // The first reason is the cause; what else stops after it is not.
             ModelIs::Gone(_) if matches!(self.model_is, ModelState::Gone(_)) => {}
             ModelIs::Gone(reason) => {
-                let reason = format!("the model is not available: {reason}");
-                // Readiness first: a client that hears of the loss must not find the service ready.
-                self.report.gone(&reason);
-                self.report.publish();
-                self.lose_all(&reason);
+                let reason = self.unavailable(&reason);
                 self.model_is = ModelState::Gone(reason);
             }
         }
+    }
+
+    /// Nobody is served until further notice.
+    fn unavailable(&mut self, reason: &str) -> String {
+        let reason = format!("the model is not available: {reason}");
+        // Readiness first: a client that hears of the loss must not find the service ready.
+        self.report.gone(&reason);
+        self.report.publish();
+        self.lose_all(&reason);
+        reason
     }
 
     fn lose_all(&mut self, reason: &str) -> u32 {
@@ -257,9 +276,20 @@ impl Scheduling {
                 if let Some(route) = self.routes.remove(&seq) {
                     route.end(at, What::Event(event));
                 }
-            } else if let Some(route) = self.routes.get(&seq) {
-                if matches!(event, Event::Admitted { .. }) {
-                    self.report.prompt(route.prompt_tokens);
+            } else if let Some(route) = self.routes.get_mut(&seq) {
+                match event {
+                    Event::Admitted { .. } => {
+                        self.report.prompt(route.prompt_tokens);
+                        route.runs = true;
+                    }
+                    Event::Preempted { .. } => route.runs = false,
+                    Event::Resumed { .. } => {
+                        route.runs = true;
+                        if std::mem::take(&mut route.was_lost) {
+                            self.report.recovered();
+                        }
+                    }
+                    Event::Token { .. } | Event::Finished { .. } => {}
                 }
                 route.tell(at, What::Event(event));
             }

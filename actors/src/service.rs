@@ -2,32 +2,24 @@
 
 use crate::answer::Answer;
 use crate::ask::{Ask, Failure, Prompt};
-use crate::check::Bounds;
 use crate::messages::{Cut, Drain};
 use crate::options::Options;
 use crate::prompt;
 use crate::request::{Desk, Request};
 use crate::rows::RowStats;
-use crate::scheduling::Scheduling;
-use crate::start;
-use crate::stats::Stats;
-use actix::{Actor, Addr};
+use crate::stats::{Stats, WorkerState};
+use actix::Actor;
 use kv::SeqId;
 use metrics::{Metrics, Refusal};
-use models::engine::EngineInfo;
-use models::text::Text;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 /// Events that an answer has beside its texts (`Began`, the last word), generously.
 const EVENTS_BESIDE_TEXT: usize = 8;
 /// What a client is told while the service shuts down: long enough for another instance to be up.
 const RETRY_WHEN_UNAVAILABLE_S: u32 = 10;
-
-/// Long prompts tokenized at once: each takes memory of many times its size, and a core.
-const ASIDE_MAX: usize = 2;
 
 /// What `/v1/models` shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,14 +38,13 @@ pub struct Drained {
     pub cut: u32,
 }
 
-/// The handle. When the last clone is dropped the actors stop, the model's thread ends, and rows still running are lost.
+/// The handle. When the last clone is dropped the actors stop, the model goes, and rows still running are lost.
 #[derive(Clone)]
 pub struct Service(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
-    card: ModelCard,
-    info: EngineInfo,
-    pub(crate) desk: Arc<Desk>,
+    /// Empty until the model is open for the first time.
+    loaded: Arc<OnceLock<Loaded>>,
     /// One for each request in the house, waiting or running: admission is a permit, passed by value.
     permits: Arc<Semaphore>,
     permits_total: u32,
@@ -64,48 +55,32 @@ pub(crate) struct Inner {
     _stop: oneshot::Sender<()>,
 }
 
-/// What [`crate::start()`] hands over.
+/// What there is once the model is open.
+pub(crate) struct Loaded {
+    pub(crate) card: ModelCard,
+    pub(crate) desk: Arc<Desk>,
+}
+
+/// What [`crate::begin()`] hands over.
 pub(crate) struct Setup {
-    pub(crate) info: EngineInfo,
     pub(crate) options: Options,
-    pub(crate) text: Arc<Text>,
-    pub(crate) metrics: Arc<Metrics>,
     pub(crate) stats: watch::Receiver<Arc<Stats>>,
-    pub(crate) scheduling: Addr<Scheduling>,
+    pub(crate) loaded: Arc<OnceLock<Loaded>>,
     pub(crate) stop: oneshot::Sender<()>,
 }
 
 impl Service {
     pub(crate) fn new(setup: Setup) -> Service {
-        let Setup { info, options, .. } = setup;
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
-        let card = ModelCard {
-            id: info.name.clone(),
-            // A clock before 1970 is wrong by more than this field can say.
-            created_unix_s: since_epoch.map_or(0, |d| d.as_secs()),
-            context_length: info.context,
-        };
-        let desk = Desk {
-            bounds: Bounds { context: info.context, pool_tokens: start::limits(&options, &info).row_tokens_max(), vocab: info.vocab },
-            model: info.name.clone(),
-            stop_ids: setup.text.stop_ids().into(),
-            text: setup.text,
-            metrics: setup.metrics,
-            scheduling: setup.scheduling,
-            board: Arc::default(),
-            aside: Arc::new(Semaphore::new(ASIDE_MAX)),
-        };
+        let Setup { options, stats, loaded, stop } = setup;
         let permits_total = options.batch.max(1).saturating_add(options.queue);
         Service(Arc::new(Inner {
-            card,
-            info,
-            desk: Arc::new(desk),
+            loaded,
             permits: Arc::new(Semaphore::new(permits_total as usize)),
             permits_total,
             draining: AtomicBool::new(false),
             next_seq: AtomicU64::new(1),
-            stats: setup.stats,
-            _stop: setup.stop,
+            stats,
+            _stop: stop,
         }))
     }
 
@@ -116,14 +91,18 @@ impl Service {
     /// Outside of an actix arbiter.
     pub fn ask(&self, ask: Ask) -> Answer {
         let inner = &*self.0;
+        let Loaded { card, desk } = match self.loaded() {
+            Ok(loaded) => loaded,
+            Err(failure) => return Answer::refused(failure),
+        };
         if let Err(failure) = self.open() {
             let draining = inner.draining.load(Ordering::SeqCst);
             let reason = if draining { Refusal::Draining } else { Refusal::NoModel };
-            inner.desk.metrics.refused(reason);
+            desk.metrics.refused(reason);
             return Answer::refused(failure);
         }
         let Ok(permit) = Arc::clone(&inner.permits).try_acquire_owned() else {
-            inner.desk.metrics.refused(Refusal::QueueFull);
+            desk.metrics.refused(Refusal::QueueFull);
             let stats = inner.stats.borrow();
             return Answer::refused(Failure::Busy {
                 message: format!("{} requests are running or waiting; no more are taken now", inner.permits_total),
@@ -131,24 +110,31 @@ impl Service {
             });
         };
         // An answer of `context` tokens has at most as many texts: the actor can always send, however slowly its client reads.
-        let (to, events) = mpsc::channel(inner.card.context_length as usize + EVENTS_BESIDE_TEXT);
+        let (to, events) = mpsc::channel(card.context_length as usize + EVENTS_BESIDE_TEXT);
         let seq = SeqId(inner.next_seq.fetch_add(1, Ordering::Relaxed));
-        let request = Request::new(Arc::clone(&inner.desk), seq, ask, to, permit);
+        let request = Request::new(Arc::clone(desk), seq, ask, to, permit);
         Answer::new(events, request.start())
     }
 
-    pub fn card(&self) -> &ModelCard {
-        &self.0.card
+    /// What is served.
+    ///
+    /// # Errors
+    /// Until the model has been opened for the first time: why it has not been.
+    pub fn card(&self) -> Result<&ModelCard, Failure> {
+        self.loaded().map(|loaded| &loaded.card)
     }
 
-    /// What the engine said of itself when it was loaded.
-    pub fn engine(&self) -> &EngineInfo {
-        &self.0.info
+    pub(crate) fn loaded(&self) -> Result<&Loaded, Failure> {
+        self.0.loaded.get().ok_or_else(|| match &self.0.stats.borrow().worker.down {
+            Some(reason) => unavailable(format!("the model is not available: {reason}")),
+            None => unavailable("the model is being loaded".into()),
+        })
     }
 
     /// Whether a request sent now would be worked on at once: the model is there, its steps keep their deadline, and the service
     /// is not shutting down.
     pub fn ready(&self) -> Result<(), Failure> {
+        self.loaded()?;
         self.open()?;
         if self.0.stats.borrow().opening {
             return Err(unavailable("the model was lost and is being loaded again".into()));
@@ -164,10 +150,17 @@ impl Service {
         if let Some(reason) = &self.0.stats.borrow().lost {
             return Err(unavailable(reason.clone()));
         }
-        if !self.0.desk.scheduling.connected() {
+        if !self.loaded()?.desk.scheduling.connected() {
             return Err(unavailable("the scheduler stopped after an internal fault".into()));
         }
         Ok(())
+    }
+
+    /// Waits until the model has been lost so often, or in such a way, that requests are refused. Gives the reason.
+    pub async fn down(&self) -> String {
+        let mut stats = self.watch();
+        let down = stats.wait_for(|stats| stats.worker.state == WorkerState::Down).await;
+        down.map_or_else(|_| "the service stopped".into(), |stats| stats.worker.down.clone().unwrap_or_default())
     }
 
     /// Ids of a text, with the special tokens that the model wants around a plain prompt. A long text takes milliseconds.
@@ -177,12 +170,14 @@ impl Service {
 
     /// Ids of a prompt as a request with it would have them: what counting endpoints need.
     pub fn tokens(&self, prompt: Prompt) -> Result<Vec<u32>, Failure> {
-        prompt::ids(&self.0.desk.text, prompt, self.0.card.context_length)
+        let Loaded { card, desk } = self.loaded()?;
+        prompt::ids(&desk.text, prompt, card.context_length)
     }
 
     /// Text of ids, without special tokens.
     pub fn decode(&self, ids: &[u32]) -> Result<String, Failure> {
-        let vocab = self.0.info.vocab;
+        let desk = &self.loaded()?.desk;
+        let vocab = desk.bounds.vocab;
         if let Some(id) = ids.iter().find(|&&id| id >= vocab) {
             return Err(Failure::Invalid {
                 param: "tokens",
@@ -190,12 +185,12 @@ impl Service {
                 message: format!("token id {id} is not in the model's vocabulary; allowed are 0 to {}", vocab - 1),
             });
         }
-        Ok(self.0.desk.text.decode(ids))
+        Ok(desk.text.decode(ids))
     }
 
     /// Every request that waits or runs now, in the order of their coming.
     pub fn rows(&self) -> Vec<RowStats> {
-        self.0.desk.board.rows()
+        self.0.loaded.get().map_or_else(Vec::new, |loaded| loaded.desk.board.rows())
     }
 
     /// The service as of the scheduler's last turn.
@@ -213,21 +208,23 @@ impl Service {
         self.0.permits_total - self.0.permits.available_permits() as u32
     }
 
-    pub fn metrics(&self) -> &Metrics {
-        &self.0.desk.metrics
+    /// Every series carries the model's name: there are none before it is known.
+    pub fn metrics(&self) -> Result<&Metrics, Failure> {
+        self.loaded().map(|loaded| &*loaded.desk.metrics)
     }
 
     /// Takes no new request from now on, and waits until all those in the house have ended, `timeout` at most; then cuts the rest.
     pub async fn drain(&self, timeout: Duration) -> Drained {
         let inner = &*self.0;
         inner.draining.store(true, Ordering::SeqCst);
-        inner.desk.scheduling.do_send(Drain);
+        let Some(Loaded { desk, .. }) = inner.loaded.get() else { return Drained { cut: 0 } };
+        desk.scheduling.do_send(Drain);
         let all_back = inner.permits.acquire_many(inner.permits_total);
         if tokio::time::timeout(timeout, all_back).await.is_ok() {
             return Drained { cut: 0 };
         }
         let (to, cut) = oneshot::channel();
-        inner.desk.scheduling.do_send(Cut(to));
+        desk.scheduling.do_send(Cut(to));
         // No answer: the scheduler is gone, and its routes have told every row of it.
         let cut = cut.await.unwrap_or(0);
         tracing::warn!(cut, "requests were cut at the end of the drain");

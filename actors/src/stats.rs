@@ -1,5 +1,6 @@
 //! One snapshot of the whole service. The Scheduler actor publishes it after every turn; readers never ask an actor.
 
+use metrics::WorkerCause;
 use serde::Serialize;
 
 /// What the service is doing. Counts are totals since the start unless they say otherwise.
@@ -23,11 +24,61 @@ pub struct Stats {
     pub draining: bool,
     /// The model was lost and is being opened again; rows wait meanwhile.
     pub opening: bool,
-    /// Why nothing is served any more; None while all is well.
+    /// Why nothing is served, until the model is back if it can be; None while all is well.
     pub lost: Option<String>,
+    pub worker: WorkerStats,
     pub kv: KvStats,
     pub memory: MemoryStats,
     pub tokens: TokenStats,
+}
+
+/// What runs the model, and how its watchdog sees it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct WorkerStats {
+    /// `process`, or `in-process`.
+    pub mode: &'static str,
+    pub state: WorkerState,
+    /// Of the worker process, while there is one.
+    pub pid: Option<u32>,
+    /// How long the oldest step at the worker has taken, and may take, as of the watchdog's last look; 0 without a step.
+    pub step_age_ms: u64,
+    pub step_deadline_ms: u64,
+    /// Losses, by cause.
+    pub exits: u64,
+    pub hangs: u64,
+    pub ipc: u64,
+    /// Of the last loss.
+    pub last_loss: Option<String>,
+    /// Why requests are refused.
+    pub down: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WorkerState {
+    /// The model is being opened.
+    #[default]
+    Loading,
+    Ready,
+    /// The model was lost; it will be opened again after a pause.
+    Lost,
+    /// It was lost too often, or for good.
+    Down,
+}
+
+impl WorkerStats {
+    pub(crate) fn lost(&mut self, cause: WorkerCause, reason: String) {
+        *match cause {
+            WorkerCause::Exit => &mut self.exits,
+            WorkerCause::Hang => &mut self.hangs,
+            WorkerCause::Ipc => &mut self.ipc,
+        } += 1;
+        self.last_loss = Some(reason);
+    }
+
+    pub(crate) fn losses(&self) -> [(WorkerCause, u64); 3] {
+        [(WorkerCause::Exit, self.exits), (WorkerCause::Hang, self.hangs), (WorkerCause::Ipc, self.ipc)]
+    }
 }
 
 /// KV bytes by holder; rows + prefix + held + free = budget.

@@ -96,7 +96,7 @@ async fn text(request: HttpRequest, payload: web::Payload, service: web::Data<Se
 /// A client that leaves drops this future, or the stream it returned, and with either the answer: the row is freed.
 async fn complete(shape: Shape, request: HttpRequest, payload: web::Payload, service: web::Data<Service>) -> Result<HttpResponse, Refusal> {
     let body = body::json(&request, payload).await?;
-    let card = service.card();
+    let card = service.card()?;
     let wanted = ask::read(shape, body, card)?;
     let prefix = match shape {
         Shape::Chat => "chatcmpl",
@@ -122,13 +122,13 @@ fn unix_s() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
 
-async fn models(service: web::Data<Service>) -> HttpResponse {
-    HttpResponse::Ok().json(Model::list(service.card()))
+async fn models(service: web::Data<Service>) -> Result<HttpResponse, Refusal> {
+    Ok(HttpResponse::Ok().json(Model::list(service.card()?)))
 }
 
 async fn model(name: web::Path<String>, service: web::Data<Service>) -> Result<HttpResponse, Refusal> {
-    ask::named(&name, service.card())?;
-    Ok(HttpResponse::Ok().json(Model::new(service.card())))
+    ask::named(&name, service.card()?)?;
+    Ok(HttpResponse::Ok().json(Model::new(service.card()?)))
 }
 
 async fn ready(service: web::Data<Service>) -> Result<HttpResponse, Refusal> {
@@ -145,8 +145,9 @@ fn said(status: &'static str) -> HttpResponse {
     HttpResponse::Ok().content_type("application/json").body(format!(r#"{{"status":"{status}"}}"#))
 }
 
-async fn metrics(service: web::Data<Service>) -> HttpResponse {
-    HttpResponse::Ok().content_type("text/plain; version=0.0.4; charset=utf-8").body(service.metrics().text())
+async fn metrics(service: web::Data<Service>) -> Result<HttpResponse, Refusal> {
+    let text = service.metrics()?.text();
+    Ok(HttpResponse::Ok().content_type("text/plain; version=0.0.4; charset=utf-8").body(text))
 }
 
 /// What `/stats` shows: the service's counters, and a line for each request in the house.

@@ -21,9 +21,9 @@ struct Prompt {
 /// Text to ids, with the special tokens that a plain prompt gets.
 pub(crate) async fn tokenize(request: HttpRequest, payload: web::Payload, service: web::Data<Service>) -> Result<HttpResponse, Refusal> {
     let mut fields = Fields::new("", body::json(&request, payload).await?)?;
-    ask::model(&mut fields, service.card())?;
+    ask::model(&mut fields, service.card()?)?;
     let text = fields.text("prompt")?.ok_or_else(|| Refusal::field("prompt", "must be a string, not null or absent"))?;
-    let max_model_len = service.card().context_length;
+    let max_model_len = service.card()?.context_length;
     let ids = aside(move || service.encode(&text)).await?;
     Ok(HttpResponse::Ok().json(Tokens { count: ids.len(), max_model_len, tokens: &ids }))
 }
@@ -31,7 +31,7 @@ pub(crate) async fn tokenize(request: HttpRequest, payload: web::Payload, servic
 /// Ids to text.
 pub(crate) async fn detokenize(request: HttpRequest, payload: web::Payload, service: web::Data<Service>) -> Result<HttpResponse, Refusal> {
     let mut fields = Fields::new("", body::json(&request, payload).await?)?;
-    ask::model(&mut fields, service.card())?;
+    ask::model(&mut fields, service.card()?)?;
     let list = fields.list("tokens")?.ok_or_else(|| Refusal::field("tokens", "must be an array of token ids, not null or absent"))?;
     let ids = ask::ids_of("tokens", &list)?;
     let prompt = aside(move || service.decode(&ids)).await?;

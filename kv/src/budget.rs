@@ -1,7 +1,9 @@
 //! The byte budget of KV memory, as people write it: `8GB`, `512MiB`, `auto`.
 
+use serde::{Deserialize, Serialize};
+
 /// What was asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BudgetSpec {
     /// What the device says is usable, less weights, less a workspace.
     Auto,

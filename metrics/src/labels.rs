@@ -77,6 +77,18 @@ label! {
 }
 
 label! {
+    /// `cause` of `coxswain:worker_restarts_total`: how the model was lost.
+    WorkerCause {
+        /// Its process ended, by itself or by a signal, or said that it cannot go on.
+        Exit = "exit",
+        /// It gave no answer in time.
+        Hang = "hang",
+        /// What it sent could not be understood.
+        Ipc = "ipc",
+    }
+}
+
+label! {
     /// `id` of `coxswain:invariant_violations_total`: K1 to K6 are the KV budget's, S1 to S8 the scheduler's.
     Invariant {
         K1 = "K1", K2 = "K2", K3 = "K3", K4 = "K4", K5 = "K5", K6 = "K6",

@@ -17,7 +17,7 @@ mod registry;
 mod series;
 pub mod traces;
 
-pub use labels::{DisconnectPhase, FinishReason, Invariant, Refusal, StepPhase};
+pub use labels::{DisconnectPhase, FinishReason, Invariant, Refusal, StepPhase, WorkerCause};
 pub use record::{KvBytes, MlxMemory, RequestDone, StepShape};
 pub use registry::Metrics;
 

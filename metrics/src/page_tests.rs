@@ -1,6 +1,6 @@
 //! README.md, the registry and the exposition text must tell the same story.
 
-use crate::{DisconnectPhase, FinishReason, Invariant, KvBytes, Metrics, MlxMemory, Refusal, RequestDone, StepPhase, StepShape};
+use crate::{DisconnectPhase, FinishReason, Invariant, KvBytes, Metrics, MlxMemory, Refusal, RequestDone, StepPhase, StepShape, WorkerCause};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -100,6 +100,7 @@ fn a_dashboard_finds_bounded_labels_before_the_first_event() {
         ("coxswain:step_seconds_count", "phase", StepPhase::values()),
         ("coxswain:admissions_refused_total", "reason", Refusal::values()),
         ("coxswain:disconnects_total", "phase", DisconnectPhase::values()),
+        ("coxswain:worker_restarts_total", "cause", WorkerCause::values()),
         ("coxswain:invariant_violations_total", "id", Invariant::values()),
     ] {
         for value in values {
@@ -126,6 +127,9 @@ fn events_of_the_service_move_their_series() {
     check(|m| m.set_rows(3, 4), &["vllm:num_requests_running 3", "vllm:num_requests_waiting 4"]);
     check(|m| m.preempted(), &["vllm:num_preemptions_total 1"]);
     check(|m| m.refused(Refusal::QueueFull), &["coxswain:admissions_refused_total{reason=queue_full} 1"]);
+    check(|m| m.worker_lost(WorkerCause::Hang), &["coxswain:worker_restarts_total{cause=hang} 1"]);
+    check(|m| m.recovered(), &["coxswain:recovered_rows_total 1"]);
+    check(|m| m.recomputed(7), &["coxswain:recomputed_tokens_total 7"]);
     check(|m| m.disconnected(DisconnectPhase::Prefill), &["coxswain:disconnects_total{phase=prefill} 1"]);
     check(|m| m.invariant_violated(Invariant::S8), &["coxswain:invariant_violations_total{id=S8} 1"]);
 }

@@ -1,6 +1,6 @@
 //! What may be recorded, one method an event. All are cheap enough to be called for every token.
 
-use crate::labels::{DisconnectPhase, FinishReason, Invariant, Refusal, StepPhase};
+use crate::labels::{DisconnectPhase, FinishReason, Invariant, Refusal, StepPhase, WorkerCause};
 use crate::registry::Metrics;
 use std::time::Duration;
 
@@ -164,6 +164,21 @@ impl Metrics {
     /// A client left while its row was in this phase.
     pub fn disconnected(&self, phase: DisconnectPhase) {
         self.service.disconnects[phase as usize].inc();
+    }
+
+    /// The model was lost.
+    pub fn worker_lost(&self, cause: WorkerCause) {
+        self.losses.restarts[cause as usize].inc();
+    }
+
+    /// A row that ran when the model was lost runs again.
+    pub fn recovered(&self) {
+        self.losses.recovered.inc();
+    }
+
+    /// A row runs again and computes so many tokens anew.
+    pub fn recomputed(&self, tokens: u32) {
+        self.losses.recomputed.inc_by(u64::from(tokens));
     }
 
     pub fn invariant_violated(&self, id: Invariant) {

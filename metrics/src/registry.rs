@@ -1,7 +1,7 @@
 //! The registry: every series made once, every child resolved once, so that recording is a few atomic additions.
 
 use crate::maker::Maker;
-use crate::series::{Memory, Requests, Service, Steps, Times};
+use crate::series::{Losses, Memory, Requests, Service, Steps, Times};
 use prometheus::{Registry, TextEncoder};
 
 /// All series of one service. Share it in an `Arc`; every method takes `&self` and does no I/O.
@@ -10,6 +10,7 @@ use prometheus::{Registry, TextEncoder};
 pub struct Metrics {
     registry: Registry,
     pub(crate) service: Service,
+    pub(crate) losses: Losses,
     pub(crate) memory: Memory,
     pub(crate) requests: Requests,
     pub(crate) times: Times,
@@ -22,6 +23,7 @@ impl Metrics {
         let maker = Maker { registry: Registry::new(), model_name };
         Metrics {
             service: Service::new(&maker),
+            losses: Losses::new(&maker),
             memory: Memory::new(&maker),
             requests: Requests::new(&maker, context_tokens),
             times: Times::new(&maker),

@@ -1,7 +1,7 @@
 //! The series themselves, in groups by what they tell of. Every name of the service stands in this file and in README.md.
 
 use crate::buckets;
-use crate::labels::{DisconnectPhase, FinishReason, Invariant, Refusal, StepPhase};
+use crate::labels::{DisconnectPhase, FinishReason, Invariant, Refusal, StepPhase, WorkerCause};
 use crate::maker::Maker;
 use prometheus::{Gauge, GaugeVec, Histogram, IntCounter, IntGauge};
 
@@ -29,6 +29,24 @@ impl Service {
             disconnects: m.counters("coxswain:disconnects_total", "Clients that left, by what their row was doing.", "phase", &phases),
             violations: m.counters("coxswain:invariant_violations_total", "Broken invariants; each is a bug.", "id", &ids),
             loaded: m.info("coxswain:loaded_info", "What is loaded; always 1.", &["model", "dtype", "tier", "device"]),
+        }
+    }
+}
+
+/// Losses of the model, and what they cost.
+pub(crate) struct Losses {
+    pub(crate) restarts: Vec<IntCounter>,
+    pub(crate) recovered: IntCounter,
+    pub(crate) recomputed: IntCounter,
+}
+
+impl Losses {
+    pub(crate) fn new(m: &Maker) -> Losses {
+        let causes = WorkerCause::values();
+        Losses {
+            restarts: m.counters("coxswain:worker_restarts_total", "Times the model was lost, by how; it is opened again each time.", "cause", &causes),
+            recovered: m.counter("coxswain:recovered_rows_total", "Rows that went on after the model was lost under them."),
+            recomputed: m.counter("coxswain:recomputed_tokens_total", "Tokens computed again, after preemption or loss of the model."),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! What runs steps: one trait, so that the worker loop does not care whether MLX or the synthetic model is behind it.
 
 use kv::{Step, StepDone};
-use std::path::PathBuf;
+use serde::{Deserialize, Serialize, Serializer};
+use std::path::{Path, PathBuf};
 
 /// Runs steps in the order of launching, on the one thread that owns it.
 pub trait Engine {
@@ -18,7 +19,7 @@ pub trait Engine {
 }
 
 /// What the rest of the service needs to know of a loaded model.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EngineInfo {
     /// The id that `/v1/models` shows.
     pub name: String,
@@ -37,7 +38,7 @@ pub struct EngineInfo {
     pub device: String,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
     pub active: u64,
     pub cache: u64,
@@ -45,12 +46,21 @@ pub struct Memory {
 }
 
 /// The engine is of no more use after either.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum EngineError {
     /// The model cannot be loaded. The message names file and tensor or field, and what is allowed.
     #[error("{}: {reason}", file.display())]
-    Load { file: PathBuf, reason: String },
+    Load {
+        #[serde(serialize_with = "as_text")]
+        file: PathBuf,
+        reason: String,
+    },
     /// A step failed as a whole.
     #[error("step failed: {0}")]
     Step(String),
+}
+
+/// A path as people read it. That it need not be text must not keep an error from being told.
+fn as_text<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&path.to_string_lossy())
 }

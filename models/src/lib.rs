@@ -3,7 +3,7 @@
 //! This crate may never know actors or HTTP. Without its feature `mlx` it does not know MLX either, and without `text` no
 //! tokenizer: what is left is files and the synthetic model, for programs that run no real one.
 //!
-//! - [`engine`]: what runs steps. [`worker`]: the loop on the thread that owns it.
+//! - [`engine`]: what runs steps. [`worker`]: the loop on the thread that owns it, and the process around it. [`wire`]: what is said to it.
 //! - [`mlx_engine`]: the engine that serves. [`synthetic`]: an engine without weights, for tests and simulations.
 //! - [`model`]: one packed pass. [`packing`]: a step laid out, [`tiles`]: in passes of a fixed shape. [`families`]: the equations. [`attend`]: the pool, and rows.
 //!   [`kernels`]: what MLX has no kernel for. [`rope`], [`sample`]: positions, and drawing tokens.
@@ -47,6 +47,7 @@ pub mod text;
 pub mod tiles;
 #[cfg(feature = "mlx")]
 pub mod weights;
+pub mod wire;
 pub mod worker;
 #[cfg(feature = "mlx")]
 pub mod workspace;

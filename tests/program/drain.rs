@@ -77,10 +77,13 @@ fn last_error(running: &mut Reply) -> String {
 fn what_outlives_the_drain_is_told_so() {
     let mut server = Server::of_default_model(&["--kv-budget", "200MB", "--drain-timeout", "1"]);
     let mut running = server.post(CHAT, &stream(4000));
+    let id = running.header("x-request-id").unwrap().to_owned();
     running.texts(1);
     let since = Instant::now();
     signal(server.pid());
     assert_eq!(last_error(&mut running), "unavailable");
     assert_eq!(server.exit().code(), Some(0));
     assert!(since.elapsed() < AT_ONCE, "{:?}", since.elapsed());
+    // Which one was cut is said, too.
+    server.logged(&format!("failed id=\"{id}\" why=the service is shutting down"));
 }

@@ -22,3 +22,4 @@ mod seeds;
 mod sim;
 mod stall;
 mod window;
+mod worker;

@@ -6,10 +6,11 @@ use crate::common::{Server, copy, tokenizer};
 fn loading_peaks_below_one_point_three_times_the_weights() {
     let (_root, dir) = copy("llama_tied");
     tokenizer(&dir);
-    // What any process of ours takes: the program, its libraries, the actors, the HTTP threads.
-    let empty = Server::of(&dir.to_string_lossy(), &["--kv-budget", "100KB"]).proc_status("VmHWM");
+    // What any worker takes: the program and its libraries.
+    let peak = |server: &Server| server.proc_status_of(server.stats()["worker"]["pid"].as_u64().unwrap() as u32, "VmHWM");
+    let empty = peak(&Server::of(&dir.to_string_lossy(), &["--kv-budget", "100KB"]));
     let server = Server::of_default_model(&["--kv-budget", "32MB"]);
-    let peak = server.proc_status("VmHWM");
+    let peak = peak(&server);
     let stats = server.stats();
     let (weights, pool) = (stats["memory"]["weight_bytes"].as_u64().unwrap(), stats["kv"]["budget_bytes"].as_u64().unwrap());
     assert!(weights > 100_000_000 && pool > 0, "{stats}");

@@ -153,7 +153,7 @@ async fn counts_reach_stats_and_metrics() {
     let stats = service.stats();
     assert_eq!((stats.tokens.prompt, stats.tokens.generated), (8, 33));
     assert!(seen > 0 && stats.steps >= 33 && stats.memory.active_bytes > 0);
-    let text = service.metrics().text();
+    let text = service.metrics().unwrap().text();
     let wants = [
         "vllm:generation_tokens_total{model_name=\"synthetic\"} 33",
         "vllm:prompt_tokens_total{model_name=\"synthetic\"} 8",

@@ -1,6 +1,6 @@
 //! What all tests here need: a service over a watched engine, an answer read to its end, and the oracle.
 
-use actors::{Answer, Ask, Event, Failure, Finish, Opener, Options, Params, Prompt, Service, Timings, Usage};
+use actors::{Answer, Ask, Event, Failure, Finish, Home, Opener, Options, Params, Prompt, Service, Timings, Usage};
 use kv::{BlockId, Draw, Sampling, Step, StepDone};
 use models::engine::{Engine, EngineError, EngineInfo, Memory};
 use models::synthetic::text::{END, VOCAB, write_dir};
@@ -34,8 +34,8 @@ pub(crate) fn options(depth: u32) -> Options {
 
 /// A service over a [`Watched`] engine with no hooks.
 pub(crate) fn service(blocks: u32, options: Options) -> Service {
-    let opener: Opener = Box::new(move || Ok(Box::new(Watched::new(shape(blocks)))));
-    actors::start(opener, options, text()).unwrap()
+    let opener: Opener = Box::new(move |_| Ok(Box::new(Watched::new(shape(blocks)))));
+    actors::start(Home::Thread(opener), options, text()).unwrap()
 }
 
 type OnLaunch = Box<dyn FnMut(&Step) -> Result<(), EngineError>>;

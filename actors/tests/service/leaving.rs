@@ -1,7 +1,7 @@
 //! Clients that leave free everything they had, at whatever moment they leave.
 
 use crate::house::{Watched, agrees, ask, empty, greedy, options, patiently, service, shape, text, whole};
-use actors::{Event, Opener, Params, Service};
+use actors::{Event, Home, Opener, Params, Service};
 use futures_util::future::join_all;
 
 /// As many tokens as there is room for.
@@ -27,7 +27,7 @@ async fn two_hundred_who_leave_leave_nothing_behind() {
         join_all(leaving).await;
         empty(&service).await;
         assert_eq!(service.stats().kv.budget_bytes, before.budget_bytes);
-        let left = service.metrics().text();
+        let left = service.metrics().unwrap().text();
         let aborted: u64 = left
             .lines()
             .filter(|l| l.starts_with("vllm:request_success_total") && l.contains("\"abort\""))
@@ -60,11 +60,11 @@ async fn those_who_stay_are_not_disturbed_by_a_storm_of_cancels() {
 async fn a_row_is_freed_within_the_step_that_runs() {
     // Each step waits for leave to end, so that the test decides what happens while one is running.
     let (let_go, wait) = crossbeam::channel::unbounded::<()>();
-    let opener: Opener = Box::new(move || {
+    let opener: Opener = Box::new(move |_| {
         let wait = wait.clone();
         Ok(Box::new(Watched::new(shape(64)).on_done(move |_| wait.recv().unwrap())))
     });
-    let service = actors::start(opener, options(1), text()).unwrap();
+    let service = actors::start(Home::Thread(opener), options(1), text()).unwrap();
     let mut answer = service.ask(ask("leaves in a step", endless()));
     assert!(matches!(patiently(answer.next()).await, Some(Event::Began { .. })));
     let mut stats = service.watch();

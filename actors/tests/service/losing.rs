@@ -1,7 +1,7 @@
 //! The model is lost: rows resume where they were, or every client hears why not.
 
 use crate::house::{Watched, agrees, ask, empty, greedy, options, patiently, service, shape, text, whole};
-use actors::{Event, Failure, Opener, Options, Params, Service};
+use actors::{Event, Failure, Home, Opener, Options, Params, Service};
 use futures_util::future::join_all;
 use kv::RowFault;
 use models::engine::EngineError;
@@ -19,7 +19,7 @@ enum Death {
 /// A service whose engines die at the 20th step of their life, `deaths` times in all.
 fn dying(death: Death, deaths: u32, options: Options) -> Service {
     let died = Arc::new(AtomicU32::new(0));
-    let opener: Opener = Box::new(move || {
+    let opener: Opener = Box::new(move |_| {
         let died = Arc::clone(&died);
         let mut steps = 0;
         let hook = move |_: &kv::Step| {
@@ -35,7 +35,7 @@ fn dying(death: Death, deaths: u32, options: Options) -> Service {
         };
         Ok(Box::new(Watched::new(shape(64)).on_launch(hook)))
     });
-    actors::start(opener, options, text()).unwrap()
+    actors::start(Home::Thread(opener), options, text()).unwrap()
 }
 
 #[actix::test]
@@ -79,7 +79,7 @@ async fn a_step_over_its_deadline_is_a_hung_model() {
     // Disconnected once the engine is dropped, for it alone holds the sending end then.
     let (alive, engine_gone) = crossbeam::channel::unbounded::<()>();
     let alive = std::sync::Mutex::new(Some(alive));
-    let opener: Opener = Box::new(move || {
+    let opener: Opener = Box::new(move |_| {
         let (wait, alive) = (wait.clone(), alive.lock().unwrap().take());
         Ok(Box::new(Watched::new(shape(64)).on_done(move |_| {
             let _held = &alive;
@@ -87,7 +87,7 @@ async fn a_step_over_its_deadline_is_a_hung_model() {
         })))
     });
     let options = Options { step_deadline: Duration::from_millis(50), ..options(2) };
-    let service = actors::start(opener, options, text()).unwrap();
+    let service = actors::start(Home::Thread(opener), options, text()).unwrap();
     let got = whole(service.ask(ask("waits", greedy(5)))).await;
     let Err(Failure::Unavailable { message, .. }) = got else { panic!("{got:?}") };
     assert!(message.contains("step 1"), "{message}");
@@ -102,7 +102,7 @@ async fn a_step_over_its_deadline_is_a_hung_model() {
 
 #[actix::test]
 async fn a_faulted_row_ends_alone() {
-    let opener: Opener = Box::new(|| {
+    let opener: Opener = Box::new(|_| {
         let spoil = |done: &mut kv::StepDone| {
             for result in done.results.iter_mut().filter(|r| r.seq.0 == 3) {
                 result.token = Err(RowFault::NotFinite);
@@ -110,7 +110,7 @@ async fn a_faulted_row_ends_alone() {
         };
         Ok(Box::new(Watched::new(shape(256)).on_done(spoil)))
     });
-    let service = actors::start(opener, options(2), text()).unwrap();
+    let service = actors::start(Home::Thread(opener), options(2), text()).unwrap();
     let params = Params { ignore_eos: true, ..greedy(40) };
     let prompts: Vec<String> = (1..=6).map(|i| format!("row {i}")).collect();
     let got = join_all(prompts.iter().map(|p| whole(service.ask(ask(p, params.clone()))))).await;

@@ -1,21 +1,21 @@
 //! What is not answered says why, and at once.
 
 use crate::house::{Watched, ask, empty, greedy, options, patiently, service, shape, text, whole};
-use actors::{Answer, Ask, Event, Failure, Opener, Options, Params, Prompt, Service};
+use actors::{Answer, Ask, Event, Failure, Home, Opener, Options, Params, Prompt, Service};
 use models::engine::EngineError;
 use std::time::Duration;
 
 /// A service whose steps end only when the sender says so, or when it is dropped.
 fn held(options: Options) -> (Service, crossbeam::channel::Sender<()>) {
     let (let_go, wait) = crossbeam::channel::unbounded::<()>();
-    let opener: Opener = Box::new(move || {
+    let opener: Opener = Box::new(move |_| {
         let wait = wait.clone();
         // An error means that the sender is gone: every step may end now.
         Ok(Box::new(Watched::new(shape(64)).on_done(move |_| {
             wait.recv().ok();
         })))
     });
-    (actors::start(opener, options, text()).unwrap(), let_go)
+    (actors::start(Home::Thread(opener), options, text()).unwrap(), let_go)
 }
 
 async fn began(service: &Service, prompt: &str) -> Answer {
@@ -46,7 +46,7 @@ async fn requests_that_can_never_be_answered_name_their_field() {
     }
     assert!(whole(service.ask(ask("x", Params { ignore_eos: true, ..greedy(127) }))).await.is_ok());
     empty(&service).await;
-    assert!(service.metrics().text().contains("coxswain:admissions_refused_total{model_name=\"synthetic\",reason=\"invalid\"} 7"));
+    assert!(service.metrics().unwrap().text().contains("coxswain:admissions_refused_total{model_name=\"synthetic\",reason=\"invalid\"} 7"));
 }
 
 #[actix::test]
@@ -109,9 +109,9 @@ async fn a_drain_that_takes_too_long_cuts_and_says_so() {
 async fn a_model_that_does_not_load_is_said_as_it_is() {
     let error = EngineError::Load { file: "weights".into(), reason: "is missing".into() };
     let said = error.clone();
-    let opener: Opener = Box::new(move || Err(said.clone()));
-    assert_eq!(actors::start(opener, Options::default(), text()).err(), Some(error));
-    let opener: Opener = Box::new(|| panic!("no disk"));
-    let failed = actors::start(opener, Options::default(), text()).err().unwrap();
+    let opener: Opener = Box::new(move |_| Err(said.clone()));
+    assert_eq!(actors::start(Home::Thread(opener), Options::default(), text()).err(), Some(error));
+    let opener: Opener = Box::new(|_| panic!("no disk"));
+    let failed = actors::start(Home::Thread(opener), Options::default(), text()).err().unwrap();
     assert!(failed.to_string().contains("no disk"), "{failed}");
 }

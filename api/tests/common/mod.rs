@@ -76,8 +76,8 @@ impl Server {
         let thread = std::thread::spawn(move || {
             actix_web::rt::System::new().block_on(async move {
                 let shape = Shape { name: "team/tiny-1".into(), vocab: VOCAB, context: 1_000_000, blocks: 32_768 };
-                let opener = move || Ok(Box::new(Synthetic::new(shape.clone())) as Box<dyn models::engine::Engine>);
-                let service = actors::start(Box::new(opener), options, Arc::new(text())).unwrap();
+                let opener = move |_| Ok(Box::new(Synthetic::new(shape.clone())) as Box<dyn models::engine::Engine>);
+                let service = actors::start(actors::Home::Thread(Box::new(opener)), options, Arc::new(text())).unwrap();
                 let running: Running = api::serve(service.clone(), serve).unwrap();
                 let hello = (running.addrs()[0], service);
                 if by_signal {

@@ -4,6 +4,7 @@ use super::{Answer, Reply, exit, program, send, until};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -50,13 +51,26 @@ impl Server {
 
     /// Serves a model that loads in no time.
     pub(crate) fn of(model: &str, args: &[&str]) -> Server {
-        let mut child = program().args(["serve", "--port", "0", "--model", model]).args(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        Server::once("serving ", model, args)
+    }
+
+    /// Serves a model that is being loaded.
+    pub(crate) fn loading(model: &str, args: &[&str]) -> Server {
+        Server::once("listening ", model, args)
+    }
+
+    /// Serves, in a process group of its own, and waits for the log line with this word before the address.
+    fn once(word: &str, model: &str, args: &[&str]) -> Server {
+        let mut command = program();
+        command.args(["serve", "--port", "0", "--model", model]).args(args).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.process_group(0).spawn().unwrap();
         let log = Arc::new(Mutex::new(Vec::new()));
         let from = BufReader::new(child.stderr.take().unwrap());
         let to = Arc::clone(&log);
         // Reading never stops, or a full pipe would stop the server. It ends with the child.
         thread::spawn(move || from.lines().map_while(Result::ok).for_each(|line| to.lock().unwrap().push(line)));
-        let said = |log: &Arc<Mutex<Vec<String>>>| log.lock().unwrap().iter().find_map(|line| line.split("on http://").nth(1)?.split(' ').next()?.parse().ok());
+        let at = |line: &String| line.split_once(word)?.1.split_once("on http://")?.1.split([' ', ';']).next()?.parse().ok();
+        let said = |log: &Arc<Mutex<Vec<String>>>| log.lock().unwrap().iter().find_map(at);
         let addr = until("serving", || match (said(&log), child.try_wait().unwrap()) {
             (Some(addr), _) => Some(addr),
             (None, Some(status)) => panic!("{status} before serving: {:#?}", log.lock().unwrap()),
@@ -112,7 +126,12 @@ impl Server {
 
     /// A number of `/proc/PID/status`: bytes where the file has kB.
     pub(crate) fn proc_status(&self, field: &str) -> u64 {
-        let text = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        self.proc_status_of(self.pid(), field)
+    }
+
+    /// The same of another process, such as the worker.
+    pub(crate) fn proc_status_of(&self, pid: u32, field: &str) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         let line = text.lines().find_map(|l| l.strip_prefix(field)?.strip_prefix(':')).unwrap_or_else(|| panic!("no {field}: {text}"));
         let mut words = line.split_whitespace();
         let number: u64 = words.next().unwrap().parse().unwrap();
@@ -131,6 +150,13 @@ impl Server {
 
     pub(crate) fn descriptors(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
+    }
+
+    /// Ends it without a word to it.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.ended = true;
     }
 
     /// Waits for an end that was asked for.

@@ -1,8 +1,13 @@
-//! The worker loop: the one thread that owns the engine launches steps as they come and finishes them in order.
+//! The worker loop: the one thread that owns the engine launches steps as they come and finishes them in order. [`process`] is what is
+//! around it where it has a process to itself.
 
-use crate::engine::{Engine, EngineError, Memory};
+pub mod process;
+
+use crate::engine::{Engine, EngineError};
+use crate::wire::FromWorker;
 use crossbeam::channel::Receiver;
-use kv::{Step, StepDone};
+use kv::Step;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 /// Steps at the device at once: one that runs, one that waits behind it.
@@ -13,22 +18,31 @@ const IN_FLIGHT_MAX: u32 = 2;
 /// device computes meanwhile; nothing is lost but this much latency, and only when no further step comes.
 const NEXT_STEP_WAIT: Duration = Duration::from_micros(300);
 
-/// What the loop tells the outside.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FromWorker {
-    Done(StepDone, Memory),
-    /// The last word: the loop has ended and the engine is dropped.
-    Failed(EngineError),
+/// Opens an engine. A panic on the way is an error like others.
+pub fn open(opener: impl FnOnce() -> Result<Box<dyn Engine>, EngineError>) -> Result<Box<dyn Engine>, EngineError> {
+    catch_unwind(AssertUnwindSafe(opener)).unwrap_or_else(|panic| Err(EngineError::Step(panicked("opening the model", &*panic))))
 }
 
-/// Runs steps until `steps` is disconnected and everything launched is finished, or until the engine fails.
-/// `out` is called in the order of launching.
-pub fn run(mut engine: Box<dyn Engine>, steps: Receiver<Step>, out: impl Fn(FromWorker)) {
-    if let Err(error) = serve(engine.as_mut(), &steps, &out) {
-        // The engine goes first: whoever hears of the failure may open another one, and memory may not hold both.
-        drop(engine);
-        out(FromWorker::Failed(error));
+/// Runs steps until `steps` is disconnected and everything launched is finished, or until the engine fails or panics, which is the last
+/// word: the engine is dropped by then. `out` is called in the order of launching.
+pub fn run(mut engine: Box<dyn Engine>, steps: &Receiver<Step>, out: impl Fn(FromWorker)) {
+    let served = catch_unwind(AssertUnwindSafe(|| serve(engine.as_mut(), steps, &out)));
+    let failed = match served {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => error,
+        Err(panic) => EngineError::Step(panicked("running a step", &*panic)),
+    };
+    // The engine goes first: whoever hears of the failure may open another one, and memory may not hold both.
+    let dropped = catch_unwind(AssertUnwindSafe(|| drop(engine)));
+    if let Err(panic) = dropped {
+        return out(FromWorker::Failed(EngineError::Step(panicked("ending after a failed step", &*panic))));
     }
+    out(FromWorker::Failed(failed));
+}
+
+fn panicked(doing: &str, panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("panicked while {doing}: {}", text.unwrap_or("no message"))
 }
 
 fn serve(engine: &mut dyn Engine, steps: &Receiver<Step>, out: &impl Fn(FromWorker)) -> Result<(), EngineError> {
@@ -63,9 +77,9 @@ fn serve(engine: &mut dyn Engine, steps: &Receiver<Step>, out: &impl Fn(FromWork
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::EngineInfo;
+    use crate::engine::{EngineInfo, Memory};
     use crate::synthetic::{Shape, Synthetic};
-    use kv::{BlockId, Draw, Input, RowResult, Sampling, SeqId, StepId, StepRow};
+    use kv::{BlockId, Draw, Input, RowResult, Sampling, SeqId, StepDone, StepId, StepRow};
     use std::sync::{Arc, Mutex};
 
     /// Notes how many steps were in flight at each call, and fails where told.
@@ -123,7 +137,7 @@ mod tests {
         }
         drop(tx);
         let heard = std::cell::RefCell::new(Vec::new());
-        run(Box::new(engine), rx, |m| heard.borrow_mut().push(m));
+        run(Box::new(engine), &rx, |m| heard.borrow_mut().push(m));
         let calls = calls.lock().unwrap().clone();
         (heard.into_inner(), calls)
     }
