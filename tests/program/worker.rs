@@ -238,7 +238,7 @@ fn a_worker_that_dies_on_load_is_said_and_may_end_the_service() {
                 }
             });
             assert_eq!((server.get("/livez").status, server.get("/readyz").status), (200, 503));
-            let mut early = server.post(CHAT, &chat("Hello", json!({"max_tokens": 1})));
+            let early = server.post(CHAT, &chat("Hello", json!({"max_tokens": 1})));
             assert_eq!((early.status, early.header("retry-after").is_some()), (503, true));
             strike(pid, Signal::KILL);
             last = Some(pid);
