@@ -12,12 +12,13 @@ use models::wire::frame::{Error, Reader, Writer};
 use models::wire::{FromWorker, ToWorker};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use std::io::{self, PipeReader};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, ExitStatus};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::{io, thread};
+use std::thread;
 
 /// A worker process. Dropping it kills it.
 pub struct Process {
@@ -39,11 +40,12 @@ impl Process {
         let child = Arc::new(Mutex::new(child));
         let (messages, received) = unbounded();
         let process = Process { messages, child: Arc::clone(&child), pid };
-        // From here on an error drops the process, which kills the child; only its place in the system's table stays until we end.
-        let reader = Reader::new(ours.try_clone()?);
-        spawn("worker log", move || log::pass_on(log, pid))?;
-        spawn("worker out", move || write(ours, &received))?;
-        spawn("worker in", move || read(reader, &child, &ear))?;
+        if let Err(error) = attend(ours, log, (&child, pid), received, ear) {
+            // Nobody would see its end.
+            process.kill();
+            reap(&child)?;
+            return Err(error);
+        }
         let open = ToWorker::Open { job: program.job.clone(), blocks };
         // A writer that has ended already has seen the worker's end, which will be told.
         drop(process.messages.send(open));
@@ -68,6 +70,14 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Starts the three threads; the one that sees the end is the last.
+fn attend(ours: UnixStream, log: PipeReader, (child, pid): (&Arc<Mutex<Child>>, u32), messages: Receiver<ToWorker>, ear: Ear) -> io::Result<()> {
+    let (reader, child) = (Reader::new(ours.try_clone()?), Arc::clone(child));
+    spawn("worker log", move || log::pass_on(log, pid))?;
+    spawn("worker out", move || write(ours, &messages))?;
+    spawn("worker in", move || read(reader, &child, &ear))
 }
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
