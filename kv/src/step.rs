@@ -68,6 +68,7 @@ pub struct StepRow {
     /// Position of the first input token, counted from the start of the sequence.
     pub start: u32,
     /// Blocks that hold positions `0 .. start + input.count()`, in order; block 0 where the row's window reads no position any more.
+    #[serde(with = "raw")]
     pub table: Vec<BlockId>,
     /// None while the prompt is not at its end.
     pub draw: Option<Draw>,
@@ -110,6 +111,42 @@ pub struct StepDone {
     pub results: Vec<RowResult>,
     /// Time from launch to the last token's arrival, microseconds.
     pub micros: u64,
+}
+
+/// A table as the bytes of its numbers, little-endian: most of a step is tables, and number by number they would take longer to write and
+/// to read than everything else that is done for it.
+mod raw {
+    use super::BlockId;
+    use serde::de::{Error, Visitor};
+    use serde::{Deserializer, Serializer};
+    use std::fmt;
+
+    pub(super) fn serialize<S: Serializer>(table: &[BlockId], to: S) -> Result<S::Ok, S::Error> {
+        let mut bytes = Vec::with_capacity(table.len() * size_of::<u32>());
+        table.iter().for_each(|block| bytes.extend_from_slice(&block.0.to_le_bytes()));
+        to.serialize_bytes(&bytes)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<BlockId>, D::Error> {
+        from.deserialize_bytes(Bytes)
+    }
+
+    struct Bytes;
+
+    impl Visitor<'_> for Bytes {
+        type Value = Vec<BlockId>;
+
+        fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+            f.write_str("the bytes of a table of blocks, four each")
+        }
+
+        fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Self::Value, E> {
+            match bytes.as_chunks() {
+                (blocks, []) => Ok(blocks.iter().map(|block| BlockId(u32::from_le_bytes(*block))).collect()),
+                _ => Err(E::invalid_length(bytes.len(), &self)),
+            }
+        }
+    }
 }
 
 #[cfg(test)]
