@@ -58,8 +58,8 @@ fn prove_all() {
 /// Constants to compare, the first of them as served.
 fn tunings() -> Result<Vec<Tuning>, String> {
     let served = Tuning::of(&SPEC)?;
-    let more = [(16, 2, 8), (16, 4, 4), (16, 1, 4), (8, 2, 4), (8, 4, 4), (8, 1, 4), (32, 2, 4)];
-    Ok(std::iter::once(served).chain(more.map(|(lanes, deep, warps)| Tuning { lanes, deep, warps, parts: 1 })).collect())
+    let more = [(16, 2, 4, 2), (16, 2, 4, 4), (16, 4, 4, 2), (16, 4, 4, 3), (16, 2, 8, 3), (8, 2, 4, 3)];
+    Ok(std::iter::once(served).chain(more.map(|(lanes, deep, warps, ahead)| Tuning { lanes, deep, warps, parts: 1, ahead })).collect())
 }
 
 /// Microseconds a layer and bytes of K and V a second, for each tuning with the planned splits, then for other splits.
@@ -81,14 +81,14 @@ fn time(rows: u32, context: u32) -> Result<(), Box<dyn std::error::Error>> {
         let after = Paged::first();
         let micros = micros(&q, |q| pools.chunks_exact(2).try_fold(q, |q, kv| paged.attend(&q, (&kv[0], &kv[1]), &after, &batch, None)));
         let bytes = f64::from(rows) * f64::from(context) * f64::from(SPEC.kv_heads * SPEC.head_dim) * 4.0;
-        let Tuning { lanes, deep, warps, .. } = tuning;
+        let Tuning { lanes, deep, warps, ahead, .. } = tuning;
         match micros {
             Ok(us) => println!(
-                "rows {rows:3} context {context:5} splits {splits:2} lanes {lanes:2} deep {deep} warps {warps}: {us:7.1} us a layer, {:5.2} TB/s, {:6.2} ms for {LAYERS}",
+                "rows {rows:3} context {context:5} splits {splits:2} lanes {lanes:2} deep {deep} warps {warps} ahead {ahead}: {us:7.1} us a layer, {:5.2} TB/s, {:6.2} ms for {LAYERS}",
                 bytes / us / 1e6,
                 us * LAYERS as f64 / 1e3
             ),
-            Err(e) => println!("rows {rows} context {context} splits {splits} lanes {lanes} deep {deep} warps {warps}: {}", e.what()),
+            Err(e) => println!("rows {rows} context {context} splits {splits} lanes {lanes} deep {deep} warps {warps} ahead {ahead}: {}", e.what()),
         }
     }
     Ok(())

@@ -230,12 +230,12 @@ fn time(copies: &Copies, rows: i32) -> Result<(), Failed> {
 /// The kernel with several sets of constants, the first of them as served.
 fn tune(copies: &Copies, rows: i32) -> Result<(), Failed> {
     let served = copies.matrix.served(rows)?.2;
-    let others = [(2, 4, 8), (2, 2, 8), (2, 6, 8), (1, 4, 8), (1, 8, 8), (4, 2, 8), (2, 4, 4), (2, 2, 16), (1, 4, 16)];
-    let others = others.map(|(tall, deep, warps)| Dealing { tall, deep, warps }).into_iter().filter(|d| *d != served);
+    let others = [(7, 2, 8, 132), (4, 3, 8, 132), (3, 3, 8, 132), (3, 2, 8, 264), (2, 4, 8, 132), (2, 2, 8, 264), (2, 3, 16, 132)];
+    let others = others.map(|(tall, deep, warps, groups)| Dealing { tall, deep, warps, groups }).into_iter().filter(|d| *d != served);
     for dealing in std::iter::once(served).chain(others) {
-        let Dealing { tall, deep, warps } = dealing;
+        let Dealing { tall, deep, warps, groups } = dealing;
         let measured = Product::dealt(copies.matrix, dealing).and_then(|p| copies.measure(rows, |x, w| p.apply(x, w)).map_err(one_line));
-        told(copies, rows, &format!("tall {tall} deep {deep} warps {warps:2}"), measured);
+        told(copies, rows, &format!("tall {tall} deep {deep} warps {warps:2} groups {groups}"), measured);
     }
     Ok(())
 }

@@ -1,18 +1,9 @@
 // Products on tensor cores, for few rows: the other kernels do without, and MLX copies this text at every call.
-typedef uint4 cox_vec;
-
-template <typename T>
-__device__ __forceinline__ cox_vec cox_load(const T* from, int at) {
-  return __ldg(reinterpret_cast<const uint4*>(from) + at);
-}
-
-// What is read once leaves the first cache to what is read again.
-template <typename T>
-__device__ __forceinline__ cox_vec cox_stream(const T* from, int at) {
-  cox_vec v;
-  const uint4* place = reinterpret_cast<const uint4*>(from) + at;
-  asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(place));
-  return v;
+template <int BITS>
+__device__ __forceinline__ cox_vec cox_order(cox_vec x) {
+  if (BITS != 4) return x;
+  // In pairs that lie half a word apart, as numbers of 4 bits are unpacked.
+  return make_uint4(__byte_perm(x.x, x.z, 0x5410), __byte_perm(x.x, x.z, 0x7632), __byte_perm(x.y, x.w, 0x5410), __byte_perm(x.y, x.w, 0x7632));
 }
 
 // 16 rows of weights times 8 rows of x over 32 columns, of which a lane has 8 of its row and of the row 8 below: two instructions.

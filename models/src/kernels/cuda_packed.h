@@ -1,22 +1,30 @@
 // Weights out of their words, for products.
 
+// A row's next SIDE scales or biases, counted in such.
+template <int SIDE, typename T>
+__device__ __forceinline__ void cox_side_later(cox_vec* ring, int to, const T* from, int at) {
+  const unsigned int place = (unsigned int)__cvta_generic_to_shared(ring) + to * SIDE * 2;
+  asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], %2;" ::"r"(place), "l"(from + size_t(at) * SIDE), "n"(SIDE * 2) : "memory");
+}
+template <typename T>
+__device__ __forceinline__ float cox_side(const cox_vec* ring, int at) { return cox_widen(reinterpret_cast<const T*>(ring)[at]); }
+
 template <int WORDS>
-__device__ __forceinline__ void cox_stream(const unsigned int* from, int at, unsigned int* to);
-template <>
-__device__ __forceinline__ void cox_stream<1>(const unsigned int* from, int at, unsigned int* to) {
-  asm volatile("ld.global.nc.L1::no_allocate.L2::256B.u32 %0, [%1];" : "=r"(to[0]) : "l"(from + at));
-}
-template <>
-__device__ __forceinline__ void cox_stream<2>(const unsigned int* from, int at, unsigned int* to) {
-  asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v2.u32 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "l"(from + size_t(at) * 2));
-}
-template <>
-__device__ __forceinline__ void cox_stream<4>(const unsigned int* from, int at, unsigned int* to) {
-  const cox_vec v = cox_stream(from, at);
-  to[0] = v.x;
-  to[1] = v.y;
-  to[2] = v.z;
-  to[3] = v.w;
+__device__ __forceinline__ void cox_words(const cox_vec* ring, int at, unsigned int* to) {
+  const unsigned int* const from = reinterpret_cast<const unsigned int*>(ring) + at * WORDS;
+  if (WORDS == 4) {
+    const uint4 v = *reinterpret_cast<const uint4*>(from);
+    to[0] = v.x;
+    to[1] = v.y;
+    to[WORDS - 2] = v.z;
+    to[WORDS - 1] = v.w;
+  } else if (WORDS == 2) {
+    const uint2 v = *reinterpret_cast<const uint2*>(from);
+    to[0] = v.x;
+    to[WORDS - 1] = v.y;
+  } else {
+    to[0] = from[0];
+  }
 }
 
 template <typename T>
@@ -63,11 +71,4 @@ __device__ __forceinline__ cox_vec cox_whole(const unsigned int* words) {
     v.w = cox_pack(cox_byte(words[1], 2), cox_byte(words[1], 3), as);
   }
   return v;
-}
-
-// x in the order in which numbers of so many bits are unpacked: those of 4 in pairs that lie half a word apart.
-template <int BITS>
-__device__ __forceinline__ cox_vec cox_order(cox_vec x) {
-  if (BITS == 8) return x;
-  return make_uint4(__byte_perm(x.x, x.z, 0x5410), __byte_perm(x.x, x.z, 0x7632), __byte_perm(x.y, x.w, 0x5410), __byte_perm(x.y, x.w, 0x7632));
 }

@@ -1,11 +1,4 @@
-// Loads of 16 bytes, for attention: the other kernels do without, and MLX copies this text at every call.
-typedef uint4 cox_vec;
-
-template <typename T>
-__device__ __forceinline__ cox_vec cox_load(const T* pool, unsigned int at) {
-  return __ldg(reinterpret_cast<const uint4*>(pool) + at);
-}
-
+// What attention needs beside them.
 template <typename T>
 __device__ __forceinline__ void cox_unpack(cox_vec v, float* to);
 template <>

@@ -1,15 +1,6 @@
 // Products of few rows: the other kernels do without, and MLX copies this text at every call.
-typedef uint4 cox_vec;
-
-template <typename T>
-inline cox_vec cox_load(const device T* from, int at) {
-  return reinterpret_cast<const device cox_vec*>(from)[at];
-}
-
-template <typename T>
-inline cox_vec cox_stream(const device T* from, int at) {
-  return cox_load(from, at);
-}
+template <int BITS>
+inline cox_vec cox_order(cox_vec x) { return x; }
 
 template <typename T>
 inline float2 cox_pair(uint bits) {

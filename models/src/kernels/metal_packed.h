@@ -1,8 +1,16 @@
 // Weights out of their words, for products.
 
+// A row's next SIDE scales or biases, counted in such.
+template <int SIDE, typename T>
+inline void cox_side_later(threadgroup cox_vec* ring, int to, const device T* from, int at) {
+  for (int i = 0; i < SIDE; i++) reinterpret_cast<threadgroup T*>(ring)[to * SIDE + i] = from[size_t(at) * SIDE + i];
+}
+template <typename T>
+inline float cox_side(const threadgroup cox_vec* ring, int at) { return float(reinterpret_cast<const threadgroup T*>(ring)[at]); }
+
 template <int WORDS>
-inline void cox_stream(const device uint* from, int at, thread uint* to) {
-  for (int i = 0; i < WORDS; i++) to[i] = from[size_t(at) * WORDS + i];
+inline void cox_words(const threadgroup cox_vec* ring, int at, thread uint* to) {
+  for (int i = 0; i < WORDS; i++) to[i] = reinterpret_cast<const threadgroup uint*>(ring)[at * WORDS + i];
 }
 
 template <typename T>
@@ -33,5 +41,3 @@ inline cox_vec cox_whole(const thread uint* words) {
 }
 template <typename T, int BITS>
 inline float cox_offset() { return 0.0f; }
-template <int BITS>
-inline cox_vec cox_order(cox_vec x) { return x; }

@@ -1,6 +1,4 @@
-// Loads of 16 bytes, for attention: the other kernels do without, and MLX copies this text at every call.
-typedef uint4 cox_vec;
-
+// Loads of 16 bytes and what becomes of them, for attention.
 template <typename T>
 inline cox_vec cox_load(const device T* pool, unsigned int at) {
   return reinterpret_cast<const device cox_vec*>(pool)[at];

@@ -11,6 +11,7 @@ use super::source::Kind;
 use crate::mlx::Res;
 use crate::rope::Angles;
 use kv::step::BLOCK_TOKENS;
+use mlx_rs::error::Exception;
 use mlx_rs::ops::indexing::IndexOp;
 use mlx_rs::{Array, Dtype};
 use std::iter::repeat_n;
@@ -73,11 +74,12 @@ impl Batch {
 impl Paged {
     /// Nothing is compiled yet: that happens when the first outputs are evaluated.
     pub fn new(spec: Spec, tuning: Tuning) -> Res<Paged> {
+        let shared = tuning.shared(&spec).map_err(Exception::custom)?;
         Ok(Paged {
             spec,
             tuning,
-            whole: Kernel::new(Kind::Whole)?,
-            part: Kernel::new(Kind::Part)?,
+            whole: Kernel::sharing(Kind::Whole, shared)?,
+            part: Kernel::sharing(Kind::Part, shared)?,
             merge: Kernel::new(Kind::Merge)?,
             store: Kernel::new(Kind::Store)?,
             rotate: None,
@@ -206,6 +208,7 @@ impl Paged {
             (c"LANES", t.lanes),
             (c"DEEP", t.deep),
             (c"WARPS", t.warps),
+            (c"AHEAD", t.ahead),
         ];
         let (attend, merge) = if splits == 1 {
             (Config::new(grid, &[(&out, s.dtype)], s.dtype, &constants)?, None)

@@ -23,6 +23,8 @@ pub struct Tuning {
     pub warps: i32,
     /// Threadgroups that share the query heads of one K head.
     pub parts: i32,
+    /// Tiles of keys that a warp has asked for or uses, where copies run behind.
+    pub ahead: i32,
 }
 
 /// Most query heads of a threadgroup: each costs registers for its query and its sums.
@@ -57,11 +59,17 @@ impl Spec {
 }
 
 impl Tuning {
+    /// Bytes that a threadgroup of attention shares: keys and values, later what its warps hold, which is at most 16 KiB (see the text).
+    pub(super) fn shared(&self, spec: &Spec) -> Result<i32, String> {
+        let pieces = (spec.head_dim * spec.check()? / 16 + self.lanes - 1) / self.lanes;
+        Ok((self.warps * self.ahead * 2 * self.deep * pieces * 512).max(16 * 1024).max(self.warps * spec.head_dim * 4))
+    }
+
     /// What is fastest as far as measured (docs/gpu.md).
     pub fn of(spec: &Spec) -> Result<Tuning, String> {
         let vectors = spec.head_dim * spec.check()? / 16;
         let lanes = (vectors as u32).next_power_of_two().clamp(4, 32) as i32;
-        Ok(Tuning { lanes, deep: 2, warps: 4, parts: (spec.heads / spec.kv_heads + SHARE_MAX - 1) / SHARE_MAX })
+        Ok(Tuning { lanes, deep: 2, warps: 4, parts: (spec.heads / spec.kv_heads + SHARE_MAX - 1) / SHARE_MAX, ahead: 3 })
     }
 }
 
@@ -145,7 +153,7 @@ mod tests {
     #[test]
     fn shapes_without_a_kernel_are_named() {
         let spec = Spec { heads: 8, kv_heads: 2, head_dim: 128, dtype: Dtype::Bfloat16 };
-        assert_eq!(Tuning::of(&spec), Ok(Tuning { lanes: 16, deep: 2, warps: 4, parts: 1 }));
+        assert_eq!(Tuning::of(&spec), Ok(Tuning { lanes: 16, deep: 2, warps: 4, parts: 1, ahead: 3 }));
         assert!(Tuning::of(&Spec { head_dim: 100, ..spec }).unwrap_err().contains("head_dim 100"));
         assert!(Tuning::of(&Spec { heads: 7, ..spec }).unwrap_err().contains("7 heads over 2"));
         assert!(Tuning::of(&Spec { dtype: Dtype::Int8, ..spec }).unwrap_err().contains("Int8"));

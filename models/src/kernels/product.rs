@@ -4,6 +4,7 @@
 use super::raw::{Config, Grid, Kernel};
 use super::source::Kind;
 use crate::mlx::Res;
+use mlx_rs::error::Exception;
 use mlx_rs::{Array, Dtype};
 use std::cell::OnceCell;
 
@@ -28,11 +29,13 @@ pub struct Affine {
 /// must not follow from the number of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dealing {
-    /// Tiles of 16 outputs that a threadgroup takes.
+    /// Tiles of 16 outputs that a threadgroup takes at a time.
     pub tall: i32,
-    /// Steps that a lane asks for before it uses the first.
+    /// Steps along a row that are on their way or in use.
     pub deep: i32,
     pub warps: i32,
+    /// Threadgroups, each of which takes turns until all outputs are done; fewer where there are not so many turns.
+    pub groups: i32,
 }
 
 /// Most rows that the kernel is for.
@@ -47,40 +50,53 @@ pub(super) const SERVES: bool = cfg!(not(target_os = "macos"));
 /// Rows of a tile.
 const TILE: i32 = 8;
 
-/// See [`Dealing`].
-const TALL_MAX: i32 = 4;
+/// Most tiles of outputs of a threadgroup.
+const TALL_MAX: i32 = 7;
 const WARPS: i32 = 8;
 
-/// Outputs from which a matrix has threadgroups to spare, so that each may take more of them.
+/// Multiprocessors of an H200, each of which has room for one threadgroup or two. Another GPU runs them in turns, or has some idle.
+const PROCESSORS: i32 = 132;
+
+/// Bytes that a threadgroup may share there.
+const SHARED_MAX: i32 = 227 * 1024;
+
+/// From here on MLX asks for as much as is needed with what the kernel's text declares (see [`Kernel::sharing`]).
+const ASKED_MIN: i32 = 48 * 1024;
+
+/// Outputs from which a matrix has turns to spare for two threadgroups on each multiprocessor.
 const MANY_OUTS: i32 = 16 * 1024;
 
 impl Matrix {
-    /// Words that a lane takes of each of its rows in a step, or why there is no kernel for this matrix.
+    /// Words of a lane's four in a step that belong to one group, or why there is no kernel for this matrix.
     fn words(&self) -> Result<i32, String> {
         if !matches!(self.dtype, Dtype::Float16 | Dtype::Bfloat16) {
             return Err(format!("no kernel for {:?}: float16 and bfloat16 are possible", self.dtype));
         }
-        let (bits, words) = match self.affine {
-            None => (16, 4),
-            // A step of four lanes lies in one group; more than two words of 4 bits would take too many registers once unpacked.
-            Some(Affine { bits: 4, group: 32 }) => (4, 1),
-            Some(Affine { bits: 4, group: 64 | 128 }) => (4, 2),
-            Some(Affine { bits: 8, group: 32 }) => (8, 2),
-            Some(Affine { bits: 8, group: 64 | 128 }) => (8, 4),
+        let words = match self.affine {
+            None => 4,
+            Some(Affine { bits: 4, group: 32 }) => 1,
+            // More than two words of 4 bits would take too many registers once unpacked.
+            Some(Affine { bits: 4, group: 64 | 128 }) | Some(Affine { bits: 8, group: 32 }) => 2,
+            Some(Affine { bits: 8, group: 64 | 128 }) => 4,
             Some(Affine { bits, group }) => return Err(format!("no kernel for {bits} bits in groups of {group}")),
         };
-        let held = words * 32 / bits;
-        let step = (4 * held).max(self.affine.map_or(1, |a| a.group));
+        // Whole steps, and scales that are asked for by two begin at an even one.
+        let step = (512 / self.bits()).max(self.affine.map_or(1, |a| 2 * a.group));
         if self.ins < step || self.ins % step != 0 {
             return Err(format!("no kernel for rows of {}: multiples of {step} are possible", self.ins));
         }
-        if self.outs < TALL_MAX * 16 {
-            return Err(format!("no kernel for {} outputs: {} are needed", self.outs, TALL_MAX * 16));
+        if self.outs < 16 {
+            return Err(format!("no kernel for {} outputs: 16 are needed", self.outs));
         }
-        if i64::from(self.outs) * i64::from(self.ins / held) > i64::from(i32::MAX) {
+        if i64::from(self.outs) * i64::from(self.ins / (128 / self.bits())) > i64::from(i32::MAX) {
             return Err(format!("no kernel for {} times {} weights: it counts them in 32 bits", self.outs, self.ins));
         }
         Ok(words)
+    }
+
+    /// Of a weight.
+    fn bits(&self) -> i32 {
+        self.affine.map_or(16, |a| a.bits)
     }
 
     /// Words, tiles and the other constants for so many rows.
@@ -89,11 +105,17 @@ impl Matrix {
         Ok((self.words()?, tiles, Dealing::of(self, tiles)))
     }
 
-    /// Whether the kernel is the faster one for so many rows, as far as measured (docs/gpu.md). For many rows of a large dense matrix MLX's
-    /// product is, by more than it costs the host to have it captured.
-    fn pays(&self, rows: i32) -> bool {
-        let rows_max = if self.affine.is_none() && self.outs >= MANY_OUTS { 2 * TILE } else { ROWS_MAX };
-        (ROWS_MIN..=rows_max).contains(&rows)
+    /// Bytes of what a threadgroup has asked for: see the kernel's text.
+    fn asked(&self, tiles: i32, dealing: &Dealing) -> i32 {
+        let sides = self.affine.map_or(0, |a| if 512 / a.bits / a.group == 4 { 4 } else { 2 });
+        let each = dealing.tall * 2 + tiles * 16 / self.bits() + ceil(dealing.tall * sides, 8);
+        (dealing.warps * dealing.deep * each * 512).max(ASKED_MIN)
+    }
+
+    /// Whether a threadgroup has room for that and for its warps' sums.
+    fn fits(&self, tiles: i32, dealing: &Dealing) -> bool {
+        let sums = dealing.warps * TILE * (dealing.tall * 16 + 4) * 4;
+        self.asked(tiles, dealing) + sums <= SHARED_MAX
     }
 
     fn kind(&self) -> Kind {
@@ -104,18 +126,35 @@ impl Matrix {
 impl Dealing {
     /// What is fastest as far as measured (docs/gpu.md).
     fn of(matrix: &Matrix, tiles: i32) -> Dealing {
-        let (tall, deep) = match (tiles, matrix.affine.is_some(), matrix.outs >= MANY_OUTS) {
-            // Few threadgroups, and few rows to read for each: the more of them, the better.
-            (1, _, false) => (1, 4),
-            (1, _, true) => (2, 2),
-            (2, false, _) => (2, 4),
-            (2, true, false) => (2, 6),
-            // Every threadgroup reads all rows: taller ones read them less often.
-            (2, true, true) | (_, _, true) => (4, 2),
-            (_, _, false) => (2, 2),
+        if cfg!(target_os = "macos") {
+            // A threadgroup shares 32 KiB there, and copies are made at once.
+            return Dealing { tall: 1, deep: 1, warps: 2, groups: i32::MAX };
+        }
+        let packed = matrix.affine.is_some();
+        // Few rows leave room for two threadgroups, whose ends fall into each other's middle; many of them, unpacked weights beside them,
+        // leave registers for few outputs.
+        let (tall_max, each) = match (tiles, packed) {
+            (1, _) if matrix.outs >= MANY_OUTS => (3, 2),
+            (4, true) => (3, 1),
+            _ => (TALL_MAX, 1),
         };
-        Dealing { tall, deep, warps: WARPS }
+        let groups = PROCESSORS * each;
+        let deep = |tall: i32| match (packed, tall) {
+            (true, _) | (_, 4..) => 2,
+            (_, 3) => 3,
+            _ => 4,
+        };
+        // Turns of one height, of which every threadgroup takes as many; the taller, the less often x is read.
+        let most = ceil(ceil(matrix.outs, 16), groups);
+        let fits = |tall: &i32| matrix.fits(tiles, &Dealing { tall: *tall, deep: deep(*tall), warps: WARPS, groups });
+        let tall_max = (1..=tall_max).rev().find(fits).unwrap_or(1);
+        let tall = ceil(most, ceil(most, tall_max));
+        Dealing { tall, deep: deep(tall), warps: WARPS, groups }
     }
+}
+
+fn ceil(count: i32, each: i32) -> i32 {
+    (count + each - 1) / each
 }
 
 /// Tiles for so many rows: few different ones, since each is compiled by itself.
@@ -127,12 +166,15 @@ fn tiles(rows: i32) -> i32 {
 #[derive(Debug)]
 pub struct Product {
     matrix: Matrix,
-    /// Decides the constants.
+    /// Decides the constants, unless there are others.
     dealt_as: Matrix,
+    /// Most threadgroups, beside what the constants say.
+    groups_max: i32,
     words: i32,
     dealing: Option<Dealing>,
-    kernel: Kernel,
-    /// By the number of rows less one; each is made when it is first needed, and kept.
+    /// For 1, 2 and 4 tiles; each is made when it is first needed, as launches are.
+    kernels: [OnceCell<Kernel>; 3],
+    /// By the number of rows less one.
     launches: [OnceCell<Config>; ROWS_MAX as usize],
 }
 
@@ -140,13 +182,13 @@ impl Product {
     /// Nothing is compiled yet: that happens when the first outputs are evaluated.
     pub fn new(matrix: Matrix) -> Result<Product, String> {
         let words = matrix.words()?;
-        let kernel = Kernel::new(matrix.kind()).map_err(|e| e.what().to_owned())?;
-        Ok(Product { matrix, dealt_as: matrix, words, dealing: None, kernel, launches: [const { OnceCell::new() }; ROWS_MAX as usize] })
+        let (kernels, launches) = ([const { OnceCell::new() }; 3], [const { OnceCell::new() }; ROWS_MAX as usize]);
+        Ok(Product { matrix, dealt_as: matrix, groups_max: i32::MAX, words, dealing: None, kernels, launches })
     }
 
-    /// With the constants of another matrix, of which this one has some rows.
+    /// With the constants of another matrix, of which this one has some rows, in few threadgroups, so that each takes several turns.
     pub(super) fn part_of(whole: Matrix, outs: i32) -> Result<Product, String> {
-        Ok(Product { dealt_as: whole, ..Product::new(Matrix { outs, ..whole })? })
+        Ok(Product { dealt_as: whole, groups_max: 2, ..Product::new(Matrix { outs, ..whole })? })
     }
 
     /// With other constants than those that are served, whatever the number of rows: to compare.
@@ -164,7 +206,7 @@ impl Product {
     /// Whether it is to be used for such rows.
     pub fn serves(&self, x: &Array) -> bool {
         let fits = x.ndim() == 2 && x.dtype() == self.matrix.dtype && x.dim(1) == self.matrix.ins;
-        fits && self.matrix.pays(x.dim(0))
+        fits && (ROWS_MIN..=ROWS_MAX).contains(&x.dim(0))
     }
 
     /// `x` `[rows, ins]` of up to [`ROWS_MAX`] rows → `[rows, outs]`. `weights`: the matrix, or its words, scales and biases. All of them
@@ -182,30 +224,40 @@ impl Product {
             }
             _ => unreachable!("a matrix in {} arrays", weights.len()),
         }
-        let launch = &self.launches[rows as usize - 1];
-        let launch = match launch.get() {
-            Some(made) => made,
-            None => {
-                let made = self.launch(rows)?;
-                launch.get_or_init(|| made)
-            }
-        };
+        let launch = made(&self.launches[rows as usize - 1], || self.launch(rows))?;
+        let kernel = made(&self.kernels[tiles(rows).trailing_zeros() as usize], || Kernel::sharing(m.kind(), m.asked(tiles(rows), &self.dealing(rows))))?;
         let inputs: Vec<&Array> = std::iter::once(x).chain(weights.iter().copied()).collect();
         // SAFETY: types and shapes are asserted, those that the kernel can do by `Matrix::words`; MLX makes inputs contiguous, and copies
         // begin on 16 bytes as its arrays do.
-        Ok(unsafe { self.kernel.apply(&inputs, launch)? }.remove(0))
+        Ok(unsafe { kernel.apply(&inputs, launch)? }.remove(0))
+    }
+
+    fn dealing(&self, rows: i32) -> Dealing {
+        self.dealing.unwrap_or_else(|| Dealing::of(&self.dealt_as, tiles(rows)))
     }
 
     fn launch(&self, rows: i32) -> Res<Config> {
-        let m = &self.matrix;
-        let tiles = tiles(rows);
-        let Dealing { tall, deep, warps } = self.dealing.unwrap_or_else(|| Dealing::of(&self.dealt_as, tiles));
+        let (m, tiles, dealing) = (&self.matrix, tiles(rows), self.dealing(rows));
+        if !m.fits(tiles, &dealing) {
+            return Err(Exception::custom(format!("{dealing:?} has no room for {rows} rows")));
+        }
+        let Dealing { tall, deep, warps, groups } = dealing;
         let group = warps * 32;
-        let grid = Grid { threads: [(m.outs + tall * 16 - 1) / (tall * 16) * group, 1, 1], group };
-        let mut constants =
-            vec![(c"BITS", m.affine.map_or(16, |a| a.bits)), (c"WORDS", self.words), (c"TILES", tiles), (c"TALL", tall), (c"DEEP", deep), (c"WARPS", warps)];
-        constants.extend(m.affine.iter().flat_map(|a| [(c"K", m.ins), (c"GROUP", a.group)]));
+        let grid = Grid { threads: [ceil(m.outs, tall * 16).min(groups).min(self.groups_max) * group, 1, 1], group };
+        let mut constants = vec![(c"BITS", m.bits()), (c"TILES", tiles), (c"TALL", tall), (c"DEEP", deep), (c"WARPS", warps)];
+        constants.extend(m.affine.iter().flat_map(|a| [(c"WORDS", self.words), (c"K", m.ins), (c"GROUP", a.group)]));
         Config::new(grid, &[(&[rows, m.outs], m.dtype)], m.dtype, &constants)
+    }
+}
+
+/// What is there, or is made now.
+fn made<X>(cell: &OnceCell<X>, make: impl FnOnce() -> Res<X>) -> Res<&X> {
+    match cell.get() {
+        Some(there) => Ok(there),
+        None => {
+            let one = make()?;
+            Ok(cell.get_or_init(|| one))
+        }
     }
 }
 
@@ -221,13 +273,27 @@ mod tests {
     }
 
     #[test]
-    fn large_dense_matrices_are_for_mlx_from_17_rows_on() {
+    fn threadgroups_take_as_many_turns_each_and_have_room() {
         let dense = Matrix { outs: 4096, ins: 4096, dtype: Dtype::Bfloat16, affine: None };
-        let packed = Some(Affine { bits: 4, group: 64 });
-        let large = Matrix { outs: 1 << 15, ..dense };
-        for (matrix, last) in [(dense, 32), (large, 16), (Matrix { affine: packed, ..large }, 32)] {
-            let served: Vec<i32> = (0..100).filter(|rows| matrix.pays(*rows)).collect();
-            assert_eq!(served, (2..=last).collect::<Vec<i32>>(), "{matrix:?}");
+        let packed = |group| Some(Affine { bits: 4, group });
+        let table = [
+            (dense, 4, (2, 4, 132)),
+            (Matrix { outs: 6144, ..dense }, 4, (3, 3, 132)),
+            (Matrix { outs: 28672, ..dense }, 4, (7, 2, 132)),
+            (Matrix { outs: 28672, ..dense }, 1, (3, 3, 264)),
+            (Matrix { outs: 128_256, ..dense }, 2, (7, 2, 132)),
+            (Matrix { outs: 16, ..dense }, 1, (1, 4, 132)),
+            (Matrix { outs: 28672, affine: packed(64), ..dense }, 2, (7, 2, 132)),
+            (Matrix { outs: 28672, affine: packed(64), ..dense }, 4, (3, 2, 132)),
+            // Four scales of a step take the room of a tile.
+            (Matrix { outs: 28672, affine: packed(32), ..dense }, 2, (5, 2, 132)),
+        ];
+        for (matrix, tiles, (tall, deep, groups)) in table {
+            let dealing = Dealing::of(&matrix, tiles);
+            if !cfg!(target_os = "macos") {
+                assert_eq!(dealing, Dealing { tall, deep, warps: WARPS, groups }, "{matrix:?}, {tiles} tiles");
+            }
+            assert!(matrix.fits(tiles, &dealing), "{matrix:?}, {tiles} tiles");
         }
     }
 
@@ -248,11 +314,11 @@ mod tests {
             (dense, Ok(4)),
             (packed(4, 64), Ok(2)),
             (packed(8, 128), Ok(4)),
-            (Matrix { ins: 32, outs: 64, ..dense }, Ok(4)),
+            (Matrix { ins: 32, outs: 16, ..dense }, Ok(4)),
             (Matrix { dtype: Dtype::Float32, ..dense }, Err("Float32")),
             (Matrix { ins: 40, ..dense }, Err("rows of 40: multiples of 32")),
-            (Matrix { ins: 96, ..packed(4, 64) }, Err("rows of 96: multiples of 64")),
-            (Matrix { outs: 63, ..dense }, Err("63 outputs: 64 are needed")),
+            (Matrix { ins: 192, ..packed(4, 64) }, Err("rows of 192: multiples of 128")),
+            (Matrix { outs: 15, ..dense }, Err("15 outputs: 16 are needed")),
             (packed(3, 64), Err("3 bits in groups of 64")),
             (Matrix { outs: 1 << 20, ins: 1 << 16, ..dense }, Err("32 bits")),
         ];

@@ -12,9 +12,9 @@ use std::rc::Rc;
 /// Numbers of rows tried beside the most: each number of tiles, full and not.
 const ROWS: [i32; 5] = [2, 8, 13, 16, 29];
 
-/// Outputs tried, beside those by which a matrix has more than a multiple of this: the last threadgroup begins where that of the whole
-/// matrix does, and nothing else follows from how many there are.
-const OUTS: i32 = 96;
+/// Outputs tried, beside those by which a matrix has more than a multiple of this: several turns of each of two threadgroups, of which the
+/// last begins where that of the whole matrix does; nothing else follows from how many there are.
+const OUTS: i32 = 336;
 
 /// The kernels that serve, one for each shape of matrix.
 #[derive(Debug, Default)]

@@ -23,11 +23,16 @@ use mlx_sys::{
     mlx_fast_metal_kernel_config_set_thread_group as set_thread_group, mlx_fast_metal_kernel_free as free, mlx_fast_metal_kernel_new as new,
 };
 
-/// CUDA takes bytes of dynamic shared memory last, Metal whether outputs are atomic: neither is wanted.
+/// CUDA takes bytes of dynamic shared memory last, Metal whether outputs are atomic: they never are. Metal's kernels say themselves how
+/// much they share.
 #[cfg(not(target_os = "macos"))]
-const LAST: c_int = 0;
+fn last(shared: i32) -> c_int {
+    shared
+}
 #[cfg(target_os = "macos")]
-const LAST: bool = false;
+fn last(_shared: i32) -> bool {
+    false
+}
 
 /// A kernel that MLX knows and compiles on first use.
 #[derive(Debug)]
@@ -50,6 +55,12 @@ fn refused(what: &str) -> Exception {
 
 impl Kernel {
     pub(super) fn new(kind: Kind) -> Res<Kernel> {
+        Kernel::sharing(kind, 0)
+    }
+
+    /// Whose threadgroups share so many bytes beside those that the text declares. Above 48,000 MLX asks CUDA for more than the 48 KiB of
+    /// both together that it gives unasked.
+    pub(super) fn sharing(kind: Kind, shared: i32) -> Res<Kernel> {
         // mlx-rs has MLX's errors given to it from its first operation on; before that MLX ends the process on one.
         Array::from_f32(0.0).as_dtype(Dtype::Float16)?;
         let text = Text::of(kind);
@@ -58,7 +69,7 @@ impl Kernel {
         let (inputs, outputs) = (Names::of(kind.inputs())?, Names::of(kind.outputs())?);
         // Bodies that take a pool read k, v and q by their strides where these may be views.
         // SAFETY: every pointer outlives the call, which copies what it needs.
-        let handle = unsafe { new(name.as_ptr(), inputs.0, outputs.0, source.as_ptr(), header.as_ptr(), kind.wants_contiguous(), LAST) };
+        let handle = unsafe { new(name.as_ptr(), inputs.0, outputs.0, source.as_ptr(), header.as_ptr(), kind.wants_contiguous(), last(shared)) };
         if handle.ctx.is_null() { Err(refused("making")) } else { Ok(Kernel(handle)) }
     }
 

@@ -10,13 +10,26 @@ const SWIGLU: &str = include_str!("swiglu.inc");
 const ADD_NORM: &str = include_str!("add_norm.inc");
 const MATMUL: &str = include_str!("matmul.inc");
 
-/// What every body needs, the names of a thread's place, and what attention, products and those with packed weights need beside them.
+/// What every body needs, the names of a thread's place, what attention and products need, and what attention, products and those with
+/// packed weights need beside it.
 #[cfg(target_os = "macos")]
-const PRELUDE: [&str; 5] =
-    [include_str!("metal.h"), include_str!("metal_ids.inc"), include_str!("metal_vec.h"), include_str!("metal_mma.h"), include_str!("metal_packed.h")];
+const PRELUDE: [&str; 6] = [
+    include_str!("metal.h"),
+    include_str!("metal_ids.inc"),
+    include_str!("metal_later.h"),
+    include_str!("metal_vec.h"),
+    include_str!("metal_mma.h"),
+    include_str!("metal_packed.h"),
+];
 #[cfg(not(target_os = "macos"))]
-const PRELUDE: [&str; 5] =
-    [include_str!("cuda.h"), include_str!("cuda_ids.inc"), include_str!("cuda_vec.h"), include_str!("cuda_mma.h"), include_str!("cuda_packed.h")];
+const PRELUDE: [&str; 6] = [
+    include_str!("cuda.h"),
+    include_str!("cuda_ids.inc"),
+    include_str!("cuda_later.h"),
+    include_str!("cuda_vec.h"),
+    include_str!("cuda_mma.h"),
+    include_str!("cuda_packed.h"),
+];
 
 /// One of the kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +96,7 @@ pub(super) struct Text {
 
 impl Text {
     pub(super) fn of(kind: Kind) -> Text {
-        let [common, ids, vectors, products, packed] = PRELUDE;
+        let [common, ids, later, vectors, products, packed] = PRELUDE;
         let (body, what, define) = match kind {
             Kind::Whole => (ATTEND, "whole", "#define COX_WHOLE 1\n"),
             Kind::Part => (ATTEND, "part", "#define COX_WHOLE 0\n"),
@@ -97,9 +110,9 @@ impl Text {
             Kind::PackedProduct => (MATMUL, "packed_product", "#define COX_PACKED 1\n"),
         };
         let more: &[&str] = match kind {
-            Kind::Whole | Kind::Part => &[vectors],
-            Kind::Product => &[products],
-            Kind::PackedProduct => &[products, packed],
+            Kind::Whole | Kind::Part => &[later, vectors],
+            Kind::Product => &[later, products],
+            Kind::PackedProduct => &[later, products, packed],
             _ => &[],
         };
         let header = bare(common) + &more.iter().map(|m| bare(m)).collect::<String>() + define;
@@ -136,8 +149,9 @@ mod tests {
             let text = Text::of(kind);
             for name in kind.inputs().iter().chain(kind.outputs()) {
                 // These two order launches and hold nothing to read.
-                let used = [format!(" {name}["), format!("({name},"), format!(", {name})")].iter().any(|u| text.source.contains(u))
-                    || text.source.contains(&format!("\n{name}["));
+                let uses =
+                    [format!(" {name}["), format!("({name},"), format!(", {name})"), format!(", {name},"), format!("? {name} : "), format!(" : {name},")];
+                let used = uses.iter().any(|u| text.source.contains(u)) || text.source.contains(&format!("\n{name}["));
                 assert!(used || text.source.contains(&format!("({name}[")) || ["after", "before"].contains(name), "{kind:?} does not use {name}");
                 // MLX passes an input's shape, strides or rank when it finds such a name.
                 for more in ["_shape", "_strides", "_ndim"] {

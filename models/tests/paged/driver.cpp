@@ -3,7 +3,7 @@
 #include "launch.h"
 
 #define COX_WHOLE 1
-template <typename T, int D, int HEADS, int KV_HEADS, int PARTS, int LANES, int DEEP, int WARPS>
+template <typename T, int D, int HEADS, int KV_HEADS, int PARTS, int LANES, int DEEP, int WARPS, int AHEAD>
 void whole(const T* q, const int64_t* q_strides, const T* k_pool, const T* v_pool, const uint32_t* table, const uint32_t* lengths,
            const uint32_t* params, T* out, Ids ids) {
   IDS
@@ -11,7 +11,7 @@ void whole(const T* q, const int64_t* q_strides, const T* k_pool, const T* v_poo
 }
 #undef COX_WHOLE
 #define COX_WHOLE 0
-template <typename T, int D, int HEADS, int KV_HEADS, int PARTS, int LANES, int DEEP, int WARPS>
+template <typename T, int D, int HEADS, int KV_HEADS, int PARTS, int LANES, int DEEP, int WARPS, int AHEAD>
 void attend_part(const T* q, const int64_t* q_strides, const T* k_pool, const T* v_pool, const uint32_t* table,
                  const uint32_t* lengths, const uint32_t* params, float* part, float* stat, Ids ids) {
   IDS
@@ -32,7 +32,7 @@ void store(const T* k, const int64_t* k_strides, const T* v, const int64_t* v_st
 
 // The header: rows, slots, width, chunk, window, splits, extra heads in a row of q. With no splits, the first heads of q are K and the
 // next ones V, to be stored where `lengths` says, and both pools are given back.
-template <typename T, int D, int HEADS, int KV_HEADS, int PARTS, int LANES, int DEEP, int WARPS>
+template <typename T, int D, int HEADS, int KV_HEADS, int PARTS, int LANES, int DEEP, int WARPS, int AHEAD>
 void run() {
   const auto head = take<uint32_t>(7);
   const int rows = head[0], splits = head[5];
@@ -57,13 +57,13 @@ void run() {
   auto out = unwritten<T>(size_t(rows) * HEADS * D);
   if (splits == 1) {
     launch(1, KV_HEADS * PARTS, rows, WARPS, [&](Ids ids) {
-      whole<T, D, HEADS, KV_HEADS, PARTS, LANES, DEEP, WARPS>(q.data(), strides, k.data(), v.data(), table.data(), lengths.data(), params,
+      whole<T, D, HEADS, KV_HEADS, PARTS, LANES, DEEP, WARPS, AHEAD>(q.data(), strides, k.data(), v.data(), table.data(), lengths.data(), params,
                                                             out.data(), ids);
     });
   } else {
     std::vector<float> part(out.size() * splits, NAN), stat(size_t(rows) * HEADS * splits * 2, NAN);
     launch(splits, KV_HEADS * PARTS, rows, WARPS, [&](Ids ids) {
-      attend_part<T, D, HEADS, KV_HEADS, PARTS, LANES, DEEP, WARPS>(q.data(), strides, k.data(), v.data(), table.data(), lengths.data(),
+      attend_part<T, D, HEADS, KV_HEADS, PARTS, LANES, DEEP, WARPS, AHEAD>(q.data(), strides, k.data(), v.data(), table.data(), lengths.data(),
                                                                   params, part.data(), stat.data(), ids);
     });
     constexpr int MERGE = (D + 31) / 32;

@@ -17,26 +17,26 @@ pub(crate) struct Case {
     pub(crate) tuning: Tuning,
 }
 
-const fn case(dtype: Dtype, head_dim: i32, heads: i32, kv_heads: i32, [lanes, deep, warps, parts]: [i32; 4]) -> Case {
-    Case { spec: Spec { heads, kv_heads, head_dim, dtype }, tuning: Tuning { lanes, deep, warps, parts } }
+const fn case(dtype: Dtype, head_dim: i32, heads: i32, kv_heads: i32, [lanes, deep, warps, parts, ahead]: [i32; 5]) -> Case {
+    Case { spec: Spec { heads, kv_heads, head_dim, dtype }, tuning: Tuning { lanes, deep, warps, parts, ahead } }
 }
 
 /// Every head_dim and type that is served, groups of heads from 1 to 16, and constants other than those that are served.
 pub(crate) static CASES: [Case; 14] = [
-    case(Dtype::Bfloat16, 128, 8, 2, [16, 2, 4, 1]),
-    case(Dtype::Bfloat16, 128, 8, 2, [8, 4, 4, 1]),
-    case(Dtype::Bfloat16, 128, 4, 1, [16, 4, 8, 1]),
-    case(Dtype::Bfloat16, 64, 6, 2, [8, 2, 4, 1]),
-    case(Dtype::Float16, 80, 3, 3, [16, 2, 4, 1]),
-    case(Dtype::Bfloat16, 80, 5, 1, [16, 2, 4, 1]),
-    case(Dtype::Float16, 96, 11, 1, [16, 2, 4, 2]),
-    case(Dtype::Float32, 96, 7, 1, [32, 2, 4, 1]),
-    case(Dtype::Float32, 256, 2, 1, [32, 2, 4, 1]),
-    case(Dtype::Bfloat16, 256, 16, 1, [32, 2, 4, 2]),
-    case(Dtype::Float32, 16, 4, 2, [4, 2, 4, 1]),
-    case(Dtype::Float32, 128, 2, 2, [32, 4, 8, 1]),
-    case(Dtype::Float32, 128, 2, 2, [16, 8, 2, 1]),
-    case(Dtype::Float16, 64, 8, 2, [4, 4, 1, 2]),
+    case(Dtype::Bfloat16, 128, 8, 2, [16, 2, 4, 1, 3]),
+    case(Dtype::Bfloat16, 128, 8, 2, [8, 4, 4, 1, 2]),
+    case(Dtype::Bfloat16, 128, 4, 1, [16, 4, 8, 1, 1]),
+    case(Dtype::Bfloat16, 64, 6, 2, [8, 2, 4, 1, 3]),
+    case(Dtype::Float16, 80, 3, 3, [16, 2, 4, 1, 3]),
+    case(Dtype::Bfloat16, 80, 5, 1, [16, 2, 4, 1, 3]),
+    case(Dtype::Float16, 96, 11, 1, [16, 2, 4, 2, 3]),
+    case(Dtype::Float32, 96, 7, 1, [32, 2, 4, 1, 3]),
+    case(Dtype::Float32, 256, 2, 1, [32, 2, 4, 1, 3]),
+    case(Dtype::Bfloat16, 256, 16, 1, [32, 2, 4, 2, 3]),
+    case(Dtype::Float32, 16, 4, 2, [4, 2, 4, 1, 3]),
+    case(Dtype::Float32, 128, 2, 2, [32, 4, 8, 1, 5]),
+    case(Dtype::Float32, 128, 2, 2, [16, 8, 2, 1, 3]),
+    case(Dtype::Float16, 64, 8, 2, [4, 4, 1, 2, 3]),
 ];
 
 pub(crate) fn type_name(dtype: Dtype) -> &'static str {
@@ -47,7 +47,7 @@ pub(crate) fn type_name(dtype: Dtype) -> &'static str {
     }
 }
 
-/// Programs made of the bodies: attention, attention without barriers, and the kernels that replace several operations, and products, with
+/// Programs made of the bodies: attention, attention without barriers and without copies that run behind, and the kernels that replace several operations, and products, with
 /// and without.
 struct Built {
     // Holds the programs; removed at the end.
@@ -59,7 +59,10 @@ static BUILT: LazyLock<Built> = LazyLock::new(|| {
     let line = |i: usize, c: &Case| {
         let (s, t) = (&c.spec, &c.tuning);
         let name = type_name(s.dtype);
-        format!("case {i}: run<{name}, {}, {}, {}, {}, {}, {}, {}>(); break;\n", s.head_dim, s.heads, s.kv_heads, t.parts, t.lanes, t.deep, t.warps)
+        format!(
+            "case {i}: run<{name}, {}, {}, {}, {}, {}, {}, {}, {}>(); break;\n",
+            s.head_dim, s.heads, s.kv_heads, t.parts, t.lanes, t.deep, t.warps, t.ahead
+        )
     };
     let lines: Vec<String> = CASES.iter().enumerate().map(|(i, c)| line(i, c)).collect();
     let fused: Vec<String> = FUSED.iter().enumerate().map(|(i, c)| format!("case {i}: {}; break;\n", c.call())).collect();
@@ -81,6 +84,8 @@ static BUILT: LazyLock<Built> = LazyLock::new(|| {
     };
     build("whole", include_str!("driver.cpp"), &lines.concat(), true);
     build("no_barriers", include_str!("driver.cpp"), &lines[0], false);
+    // As on Metal, where no copies run behind.
+    build("at_once", &format!("#define COX_BEHIND 0\n{}", include_str!("driver.cpp")), &lines.concat(), true);
     build("fused", include_str!("fused.cpp"), &fused.concat(), true);
     build("fused_no_barriers", include_str!("fused.cpp"), &fused.concat(), false);
     let matmul: Vec<String> = MATMUL.iter().enumerate().map(|(i, c)| format!("case {i}: {}; break;\n", c.call())).collect();
@@ -104,6 +109,10 @@ pub(crate) fn run(case: &Case, rows: &Rows, wanted: &Wanted, plan: Plan) -> Resu
 
 pub(crate) fn run_without_barriers(case: &Case, rows: &Rows, wanted: &Wanted, plan: Plan) -> Result<Vec<f32>, String> {
     play(&BUILT.dir.path().join("no_barriers/run"), case, rows, wanted, plan)
+}
+
+pub(crate) fn run_at_once(case: &Case, rows: &Rows, wanted: &Wanted, plan: Plan) -> Result<Vec<f32>, String> {
+    play(&BUILT.dir.path().join("at_once/run"), case, rows, wanted, plan)
 }
 
 /// A program's output on this input, or what it says went wrong.

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <random>
 #include <type_traits>
@@ -31,6 +32,13 @@ struct Share {
   cox_vec upper, lower, x;
 };
 
+// Bytes that a lane has asked for.
+struct Copy {
+  void* to;
+  const void* from;
+  size_t bytes;
+};
+
 struct Lane {
   enum At { READY, EXCHANGE, BARRIER, DONE } at = READY;
   ucontext_t context;
@@ -39,6 +47,8 @@ struct Lane {
   int source = 0, what = 0;
   // What a lane gives to a product of its warp, and what it gave to the one under way.
   Share given, shared;
+  // Groups of copies on their way, the last of them open.
+  std::deque<std::vector<Copy>> copies;
 };
 
 // One threadgroup at a time, hence one of these.
@@ -85,6 +95,7 @@ inline void run_group(int warps, std::function<void(int)> body) {
   for (Lane& lane : group.lanes) {
     lane.at = Lane::READY;
     lane.what = 0;
+    lane.copies.assign(1, {});
     lane.stack.resize(128 * 1024);
     getcontext(&lane.context);
     lane.context.uc_stack.ss_sp = lane.stack.data();
@@ -167,6 +178,45 @@ inline float exchange(float x, int source, int what) {
 inline float cox_xor(float x, int mask) { return exchange(x, group.running % 32 ^ mask, mask); }
 inline float cox_from(float x, int lane) { return exchange(x, lane, 0); }
 
+// Copies that arrive when a lane waits for their group, and not before.
+#ifndef COX_BEHIND
+#define COX_BEHIND 1
+#endif
+#define COX_FLOATS(RING) reinterpret_cast<float*>(RING)
+#define COX_RING(COUNT) static cox_vec ring[COUNT];
+#define COX_CLOSE() group.lanes[group.running].copies.emplace_back()
+#define COX_ARRIVED(N) arrive(N)
+#define COX_TOGETHER() exchange(0, 0, TOGETHER)
+constexpr int TOGETHER = -2;
+
+inline void later(void* to, const void* from, size_t bytes) {
+  bool inside = false;
+  for (const Span& span : spans) {
+    const char* start = static_cast<const char*>(span.start);
+    const char* at = static_cast<const char*>(from);
+    inside |= at >= start && at + bytes <= start + span.bytes && (at - start) % bytes == 0;
+  }
+  if (!inside) fail("a copy from outside what may be loaded, or not aligned");
+  auto& copies = group.lanes[group.running].copies;
+  copies.back().push_back(Copy{to, from, bytes});
+}
+// All but the last groups that are closed; the open one is empty.
+inline void arrive(size_t but) {
+  auto& copies = group.lanes[group.running].copies;
+  while (copies.size() > but + 1) {
+    for (const Copy& copy : copies.front()) std::memcpy(copy.to, copy.from, copy.bytes);
+    copies.pop_front();
+  }
+}
+
+template <typename T>
+void cox_later(cox_vec* ring, int to, const T* from, unsigned int at) {
+  later(ring + to, reinterpret_cast<const char*>(from) + size_t(at) * 16, 16);
+}
+template <typename T>
+void cox_stream_later(cox_vec* ring, int to, const T* from, unsigned int at) {
+  cox_later(ring, to, from, at);
+}
 inline float cox_widen(float x) { return x; }
 inline float cox_widen(f16 x) { return x; }
 inline float cox_widen(bf16 x) { return as_float(uint32_t(x.bits) << 16); }
@@ -187,11 +237,6 @@ void cox_unpack(cox_vec v, float* to) {
   T each[16 / sizeof(T)];
   std::memcpy(each, &v, 16);
   for (size_t i = 0; i < 16 / sizeof(T); i++) to[i] = cox_widen(each[i]);
-}
-
-template <typename T>
-cox_vec cox_stream(const T* from, int vector) {
-  return cox_load(from, vector);
 }
 
 // Tells products from other exchanges.
@@ -220,16 +265,19 @@ void cox_mma(float* acc, cox_vec upper, cox_vec lower, cox_vec x) {
   }
 }
 
+template <int SIDE, typename T>
+void cox_side_later(cox_vec* ring, int to, const T* from, int at) {
+  later(reinterpret_cast<char*>(ring) + size_t(to) * SIDE * 2, from + size_t(at) * SIDE, SIDE * 2);
+}
+template <typename T>
+float cox_side(const cox_vec* ring, int at) {
+  T one;
+  std::memcpy(&one, reinterpret_cast<const char*>(ring) + size_t(at) * sizeof(T), sizeof(T));
+  return cox_widen(one);
+}
 template <int WORDS>
-void cox_stream(const uint32_t* from, int at, uint32_t* to) {
-  const char* place = reinterpret_cast<const char*>(from + size_t(at) * WORDS);
-  bool inside = false;
-  for (const Span& span : spans) {
-    const char* start = static_cast<const char*>(span.start);
-    inside |= place >= start && place + WORDS * 4 <= start + span.bytes && (place - start) % (WORDS * 4) == 0;
-  }
-  if (!inside) fail("a load outside what may be loaded, or not aligned");
-  std::memcpy(to, place, WORDS * 4);
+void cox_words(const cox_vec* ring, int at, uint32_t* to) {
+  std::memcpy(to, reinterpret_cast<const char*>(ring) + size_t(at) * WORDS * 4, WORDS * 4);
 }
 
 // As on CUDA: numbers of 4 bits are unpacked in pairs that lie half a word apart, and have an offset in them.

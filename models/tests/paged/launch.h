@@ -3,11 +3,11 @@
 #include "host.h"
 
 struct Ids {
-  int lane, warp, x, y, z;
+  int lane, warp, x, y, z, xs;
 };
 #define IDS \
-  const int lane = ids.lane, warp = ids.warp, group_x = ids.x, group_y = ids.y, group_z = ids.z; \
-  (void)lane, (void)warp, (void)group_x, (void)group_y, (void)group_z;
+  const int lane = ids.lane, warp = ids.warp, group_x = ids.x, group_y = ids.y, group_z = ids.z, groups_x = ids.xs; \
+  (void)lane, (void)warp, (void)group_x, (void)group_y, (void)group_z, (void)groups_x;
 
 template <typename X>
 std::vector<X> take(size_t count) {
@@ -36,6 +36,6 @@ void launch(int x, int y, int z, int warps, F kernel) {
   for (size_t i = 0; i < order.size(); i++) order[i] = int(i);
   std::shuffle(order.begin(), order.end(), dice);
   for (int i : order) {
-    run_group(warps, [&](int at) { kernel(Ids{at % 32, at / 32, i % x, i / x % y, i / x / y}); });
+    run_group(warps, [&](int at) { kernel(Ids{at % 32, at / 32, i % x, i / x % y, i / x / y, x}); });
   }
 }

@@ -55,6 +55,17 @@ fn every_shape_agrees_with_naive_attention_on_rows_of_every_kind() {
 }
 
 #[test]
+fn without_copies_that_run_behind_the_bits_are_the_same() {
+    for case in CASES.iter() {
+        let wanted = Wanted { lengths: vec![77, 40], window: None, splits: Some(2), seed: 9 };
+        let rows = Rows::scattered(case, &wanted);
+        let plan = Plan::with(&wanted.lengths, None, 2);
+        let [behind, at_once] = [driver::run(case, &rows, &wanted, plan), driver::run_at_once(case, &rows, &wanted, plan)].map(Result::unwrap);
+        assert!(behind.iter().zip(&at_once).all(|(a, b)| a.to_bits() == b.to_bits()), "{case:?}");
+    }
+}
+
+#[test]
 fn random_rows_agree_with_naive_attention() {
     let config = ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() };
     let cases = (0..CASES.len(), wanted());

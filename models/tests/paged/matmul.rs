@@ -14,42 +14,50 @@ pub(crate) struct Case {
     dealing: Dealing,
 }
 
-const fn case(dtype: Dtype, affine: Option<Affine>, words: i32, [outs, ins]: [i32; 2], [tiles, tall, deep, warps]: [i32; 4]) -> Case {
-    Case { matrix: Matrix { outs, ins, dtype, affine }, words, tiles, dealing: Dealing { tall, deep, warps } }
+const fn case(dtype: Dtype, affine: Option<Affine>, words: i32, [outs, ins]: [i32; 2], [tiles, tall, deep, warps, groups]: [i32; 5]) -> Case {
+    Case { matrix: Matrix { outs, ins, dtype, affine }, words, tiles, dealing: Dealing { tall, deep, warps, groups } }
 }
 
 const fn packed(bits: i32, group: i32) -> Option<Affine> {
     Some(Affine { bits, group })
 }
 
-/// Every number of tiles and way to pack that is served, and constants other than those; outputs that fill threadgroups and that do not;
-/// steps that are fewer than warps, and that leave some warps with one less, at every place of a lane's ring.
-pub(crate) static MATMUL: [Case; 25] = [
-    case(Dtype::Bfloat16, None, 4, [64, 32 * 71], [1, 2, 4, 8]),
-    case(Dtype::Bfloat16, None, 4, [40, 32 * 71], [2, 2, 4, 8]),
-    case(Dtype::Bfloat16, None, 4, [33, 32 * 71], [4, 2, 2, 8]),
-    case(Dtype::Float16, None, 4, [100, 32 * 25], [1, 2, 4, 8]),
-    case(Dtype::Float16, None, 4, [32, 32], [1, 2, 4, 8]),
-    case(Dtype::Bfloat16, None, 4, [70, 32 * 11], [1, 4, 3, 4]),
-    case(Dtype::Bfloat16, None, 4, [50, 32 * 9], [4, 1, 1, 2]),
-    case(Dtype::Bfloat16, None, 4, [40, 32 * 71], [1, 1, 4, 8]),
-    case(Dtype::Bfloat16, None, 4, [64, 32 * 43], [1, 2, 2, 8]),
-    case(Dtype::Bfloat16, None, 4, [100, 32 * 71], [4, 4, 2, 8]),
-    case(Dtype::Bfloat16, packed(4, 64), 2, [64, 64 * 43], [1, 1, 4, 8]),
-    case(Dtype::Bfloat16, packed(4, 64), 2, [100, 64 * 43], [2, 4, 2, 8]),
-    case(Dtype::Bfloat16, packed(4, 64), 2, [70, 64 * 43], [4, 4, 2, 8]),
-    case(Dtype::Bfloat16, packed(4, 64), 2, [40, 64 * 103], [2, 2, 6, 8]),
-    case(Dtype::Bfloat16, packed(4, 64), 2, [33, 64 * 43], [4, 2, 2, 8]),
-    case(Dtype::Bfloat16, packed(4, 32), 1, [40, 32 * 29], [1, 2, 2, 8]),
-    case(Dtype::Bfloat16, packed(4, 128), 2, [40, 128 * 15], [1, 2, 3, 8]),
-    case(Dtype::Bfloat16, packed(4, 128), 4, [32, 128 * 9], [1, 1, 2, 4]),
-    case(Dtype::Float16, packed(4, 64), 2, [40, 64 * 10], [2, 2, 2, 8]),
-    case(Dtype::Float16, packed(4, 32), 1, [48, 64], [4, 2, 2, 8]),
-    case(Dtype::Bfloat16, packed(8, 64), 4, [40, 64 * 27], [1, 2, 3, 8]),
-    case(Dtype::Bfloat16, packed(8, 128), 4, [64, 128 * 11], [4, 2, 2, 8]),
-    case(Dtype::Float16, packed(8, 32), 2, [33, 32 * 20], [2, 2, 2, 8]),
-    case(Dtype::Bfloat16, packed(8, 64), 4, [80, 64 * 5], [1, 4, 1, 2]),
-    case(Dtype::Float16, packed(8, 64), 4, [40, 64 * 3], [1, 2, 3, 8]),
+/// Every number of tiles and way to pack that is served, and constants other than those; outputs that fill threadgroups and that do not,
+/// in one turn and in several; steps that are fewer than warps, and that leave some warps with one less, at every place of a ring.
+pub(crate) static MATMUL: [Case; 33] = [
+    case(Dtype::Bfloat16, None, 4, [64, 32 * 71], [1, 2, 4, 8, 2]),
+    case(Dtype::Bfloat16, None, 4, [40, 32 * 71], [2, 2, 4, 8, 1]),
+    case(Dtype::Bfloat16, None, 4, [33, 32 * 71], [4, 2, 4, 8, 2]),
+    case(Dtype::Float16, None, 4, [100, 32 * 25], [1, 2, 4, 8, 3]),
+    case(Dtype::Float16, None, 4, [32, 32], [1, 2, 4, 8, 1]),
+    case(Dtype::Bfloat16, None, 4, [150, 32 * 11], [1, 4, 3, 4, 1]),
+    case(Dtype::Bfloat16, None, 4, [50, 32 * 9], [4, 1, 1, 2, 4]),
+    case(Dtype::Bfloat16, None, 4, [40, 32 * 71], [1, 1, 4, 8, 2]),
+    case(Dtype::Bfloat16, None, 4, [150, 32 * 25], [1, 3, 3, 8, 1]),
+    case(Dtype::Bfloat16, None, 4, [250, 32 * 19], [4, 7, 2, 8, 2]),
+    case(Dtype::Bfloat16, None, 4, [230, 32 * 17], [2, 7, 2, 8, 1]),
+    case(Dtype::Bfloat16, packed(4, 64), 2, [120, 128 * 11], [1, 1, 2, 8, 4]),
+    case(Dtype::Bfloat16, packed(4, 64), 2, [250, 128 * 11], [2, 7, 2, 8, 1]),
+    case(Dtype::Bfloat16, packed(4, 64), 2, [70, 128 * 11], [4, 3, 2, 8, 2]),
+    case(Dtype::Bfloat16, packed(4, 64), 2, [40, 128 * 21], [2, 1, 6, 8, 1]),
+    case(Dtype::Bfloat16, packed(4, 64), 2, [33, 128 * 11], [4, 1, 2, 8, 1]),
+    case(Dtype::Bfloat16, packed(4, 64), 2, [150, 128 * 5], [1, 3, 2, 8, 2]),
+    case(Dtype::Bfloat16, packed(4, 32), 1, [40, 128 * 17], [1, 2, 2, 8, 2]),
+    case(Dtype::Bfloat16, packed(4, 128), 2, [40, 256 * 7], [1, 2, 3, 8, 1]),
+    case(Dtype::Bfloat16, packed(4, 128), 4, [48, 256 * 5], [1, 1, 2, 4, 2]),
+    case(Dtype::Float16, packed(4, 64), 2, [40, 128 * 5], [2, 1, 2, 8, 1]),
+    case(Dtype::Float16, packed(4, 32), 1, [60, 128], [4, 3, 2, 8, 2]),
+    case(Dtype::Bfloat16, packed(8, 64), 4, [40, 128 * 13], [1, 2, 3, 8, 1]),
+    case(Dtype::Bfloat16, packed(8, 128), 4, [64, 256 * 5], [4, 2, 2, 8, 1]),
+    case(Dtype::Float16, packed(8, 32), 2, [33, 64 * 10], [2, 2, 2, 8, 1]),
+    case(Dtype::Bfloat16, packed(8, 64), 4, [80, 128 * 3], [1, 4, 1, 2, 2]),
+    case(Dtype::Float16, packed(8, 64), 4, [40, 128], [1, 1, 2, 8, 3]),
+    case(Dtype::Bfloat16, None, 4, [40, 32 * 20], [2, 1, 4, 8, 2]),
+    case(Dtype::Bfloat16, None, 4, [40, 32 * 20], [4, 1, 4, 8, 3]),
+    case(Dtype::Bfloat16, None, 4, [70, 32 * 20], [2, 3, 3, 8, 1]),
+    case(Dtype::Bfloat16, None, 4, [70, 32 * 20], [4, 3, 3, 8, 2]),
+    case(Dtype::Bfloat16, packed(4, 32), 1, [90, 128 * 3], [2, 5, 2, 8, 1]),
+    case(Dtype::Bfloat16, packed(8, 64), 4, [70, 128 * 3], [2, 3, 2, 8, 1]),
 ];
 
 /// Weights as the kernel gets them, and the values that they stand for, `[outs, ins]`.
@@ -108,7 +116,8 @@ impl Case {
     fn product(&self, which: usize, seed: u32, x: &[f32], weights: &Weights, barriers: bool) -> Result<Vec<f32>, String> {
         let m = &self.matrix;
         let mut input = Vec::new();
-        words(&mut input, &[(x.len() / m.ins as usize) as u32, m.outs as u32, m.ins as u32]);
+        let places = (m.outs + self.dealing.tall * 16 - 1) / (self.dealing.tall * 16);
+        words(&mut input, &[(x.len() / m.ins as usize) as u32, m.outs as u32, m.ins as u32, self.dealing.groups.min(places) as u32]);
         numbers(&mut input, x, m.dtype);
         input.extend(&weights.bytes);
         Ok(back(&matmul(which, seed, &input, barriers)?, m.dtype))
@@ -165,7 +174,7 @@ fn products_are_their_definition_for_every_shape_and_number_of_rows() {
 #[test]
 fn a_row_has_the_same_bits_in_every_place_and_beside_any_number_of_others() {
     // Of one matrix, with constants for 8, 16 and 32 rows.
-    for family in [[0, 1, 2], [8, 1, 9], [10, 11, 12]] {
+    for family in [[0, 1, 2], [8, 10, 9], [11, 12, 13], [11, 12, 15]] {
         let matrix = MATMUL[family[0]].matrix;
         let mut random = Random(3);
         let weights = MATMUL[family[0]].weights(&mut random);
@@ -186,12 +195,13 @@ fn a_row_has_the_same_bits_in_every_place_and_beside_any_number_of_others() {
 #[test]
 fn what_is_served_is_among_what_is_tried() {
     for affine in [None, packed(4, 32), packed(4, 64), packed(4, 128), packed(8, 32), packed(8, 64), packed(8, 128)] {
-        for (rows, outs) in [8, 16, 32].into_iter().flat_map(|rows| [(rows, 64), (rows, 1 << 15)]) {
-            let (words, tiles, dealing) = Matrix { outs, ins: 128, dtype: Dtype::Bfloat16, affine }.served(rows).unwrap();
+        for (rows, outs) in [8, 16, 32].into_iter().flat_map(|rows| [(rows, 64), (rows, 4096), (rows, 6144), (rows, 28672)]) {
+            let (words, tiles, dealing) = Matrix { outs, ins: 256, dtype: Dtype::Bfloat16, affine }.served(rows).unwrap();
             // Constants of a way to pack, and of a number of tiles, may be tried in different cases.
             let like = |c: &&Case| (c.matrix.affine, c.words) == (affine, words);
             assert!(MATMUL.iter().any(|c| like(&c)), "{affine:?} in {words} words");
-            let dealt = |c: &&Case| c.matrix.affine.is_some() == affine.is_some() && (c.tiles, c.dealing) == (tiles, dealing);
+            let dealt =
+                |c: &&Case| c.matrix.affine.is_some() == affine.is_some() && (c.tiles, c.dealing) == (tiles, Dealing { groups: c.dealing.groups, ..dealing });
             assert!(MATMUL.iter().any(|c| dealt(&c)), "{affine:?}: {tiles} tiles as {dealing:?}");
         }
     }
