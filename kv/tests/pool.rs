@@ -335,3 +335,13 @@ fn unknown_rows_are_released_and_sealed_without_harm() {
 fn growth_of_an_unknown_row_is_a_bug() {
     Desk::new(2).settle(vec![Want::Grow { seq: SeqId(9), tokens: 1 }]);
 }
+
+#[test]
+fn what_is_computed_after_a_shared_prefix_continues_it() {
+    let mut desk = Desk::new(16);
+    desk.cache(1, &text(1, 8));
+    let longer = [text(1, 8), text(2, 4)].concat();
+    desk.cache(2, &longer);
+    assert_eq!(desk.admit(3, &[longer, text(9, 1)].concat(), 0).unwrap().0, 12);
+    assert_eq!(desk.admit(4, &text(2, 5), 0).unwrap().0, 0, "the same tokens from the beginning are another prefix");
+}
