@@ -163,13 +163,13 @@ fn ever_new_keys_do_not_keep_an_old_one_waiting() {
 /// Rows of a flood of key 2 that go before the next one of key 1, after so many steps in which key 1 had more of the machine because
 /// key 2 asked for one row only.
 fn before_the_next(steps: u32) -> usize {
-    let mut bench = Bench::new(Limits { batch: 4, queue: 4000, pool_tokens: 1 << 16, context: 16_000, prefix_cache: false, ..limits() });
-    bench.submit(of_key(2, 1, ask(0, own(0, 8), 12_000))).unwrap();
-    for seq in 1..=3000 {
+    let mut bench = Bench::new(Limits { batch: 4, queue: 4000, pool_tokens: 1 << 13, context: 4_000, prefix_cache: false, ..limits() });
+    bench.submit(of_key(2, 1, ask(0, own(0, 8), 3_000))).unwrap();
+    for seq in 1..=500 {
         bench.submit(of_key(1, 1, ask(seq, own(seq, 8), 10))).unwrap();
     }
     (0..steps).for_each(|_| assert!(bench.step()));
-    for seq in 5000..5500 {
+    for seq in 5000..5100 {
         bench.submit(of_key(2, 1, ask(seq, own(seq, 8), 10))).unwrap();
     }
     let before = bench.admitted().len();
@@ -182,7 +182,7 @@ fn before_the_next(steps: u32) -> usize {
 /// A key that has rows running but none waiting gives up its share for then, as an idle one does: one long row is no way to save up.
 #[test]
 fn a_key_that_does_not_wait_earns_no_credit() {
-    for steps in [50, 500, 2000] {
+    for steps in [50, 300, 1000] {
         let place = before_the_next(steps);
         // Rows of one key that run at once may put it ahead of another by as much as they cost.
         assert!(place <= 8, "after {steps} steps {place} rows of a flood go first");
@@ -193,8 +193,8 @@ fn a_key_that_does_not_wait_earns_no_credit() {
 #[test]
 fn a_key_of_one_row_beside_others_earns_no_credit() {
     for rounds in [1, 30, 100] {
-        let mut bench = Bench::new(Limits { batch: 4, queue: 4000, pool_tokens: 1 << 16, context: 16_000, prefix_cache: false, ..limits() });
-        bench.submit(of_key(2, 1, ask(0, own(0, 8), 12_000))).unwrap();
+        let mut bench = Bench::new(Limits { batch: 4, queue: 4000, pool_tokens: 1 << 13, context: 4_000, prefix_cache: false, ..limits() });
+        bench.submit(of_key(2, 1, ask(0, own(0, 8), 3_000))).unwrap();
         let mut seq = 0;
         for _ in 0..rounds {
             for _ in 0..3 {
@@ -206,7 +206,7 @@ fn a_key_of_one_row_beside_others_earns_no_credit() {
             }
         }
         // Now both have more than fits.
-        for seq in 5000..5200 {
+        for seq in 5000..5100 {
             bench.submit(of_key(2, 1, ask(seq, own(seq, 8), 10))).unwrap();
             bench.submit(of_key(1, 1, ask(1000 + seq, own(1000 + seq, 8), 10))).unwrap();
         }
@@ -270,7 +270,7 @@ fn cancel_storms_move_nobody() {
 /// Long rows of a light key, short rows of a heavy one: what is served is as one to three, whatever a row costs.
 #[test]
 fn shares_are_of_tokens_and_not_of_rows() {
-    let mut bench = Bench::new(Limits { batch: 2, queue: 4000, pool_tokens: 1 << 16, prefix_cache: false, ..limits() });
+    let mut bench = Bench::new(Limits { batch: 2, queue: 4000, pool_tokens: 1 << 12, prefix_cache: false, ..limits() });
     for seq in 0..100 {
         bench.submit(of_key(1, 1, ask(seq, own(seq, 40), 60))).unwrap();
     }
