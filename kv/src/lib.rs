@@ -3,6 +3,7 @@
 //! This crate is pure: no clock, no thread, no I/O, no unseeded randomness. It may never know MLX, actors or HTTP.
 //!
 //! - [`step`]: ids, and what a step is: rows, tokens, blocks.
+//! - [`by_seq`]: rows by their ids.
 //! - [`settle`]: what the scheduler asks of the pool, and what it gets.
 //! - [`pool`]: who holds which block; the prefix index; eviction.
 //! - [`geometry`]: bytes of a block and of a row's state, from the model's layers. [`window`]: what lies behind, where every layer looks back so far only.
@@ -12,6 +13,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod budget;
+pub mod by_seq;
 pub mod fit;
 pub mod geometry;
 pub mod invariants;
@@ -21,9 +23,10 @@ pub mod step;
 pub mod window;
 
 pub use budget::BudgetSpec;
+pub use by_seq::BySeq;
 pub use geometry::{Elements, Geometry, Layer, Span};
 pub use invariants::{Invariant, Violation};
 pub use pool::{Pool, PoolConfig};
-pub use settle::{Grant, Ids, Ledger, Settled, Want, Wants};
+pub use settle::{Grant, Ids, Ledger, NewBlocks, Settled, Want, Wants};
 pub use step::{BLOCK_TOKENS, BlockId, Draw, Input, RowFault, RowResult, Sampling, SeqId, Step, StepDone, StepId, StepRow};
 pub use window::{Window, blocks_at_once};

@@ -8,6 +8,9 @@ use std::sync::Arc;
 /// Ids that a step computed for one row. A row that decodes has one, which needs no allocation.
 pub type Ids = SmallVec<[u32; 4]>;
 
+/// Blocks that a table grows by. A row that decodes gets one, which needs no allocation.
+pub type NewBlocks = SmallVec<[BlockId; 4]>;
+
 /// One wish. Releases come first in a list, then growth (oldest row first), then admissions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Want {
@@ -39,15 +42,24 @@ pub enum Want {
 pub struct Wants {
     pub turn: u64,
     pub list: Vec<Want>,
+    /// Memory for the answer's grants: that of an earlier answer, so that a turn need not allocate.
+    pub room: Vec<Grant>,
+}
+
+impl Wants {
+    pub fn new(turn: u64, list: Vec<Want>) -> Wants {
+        Wants { turn, list, room: Vec::new() }
+    }
 }
 
 /// The answer to a [`Want::Grow`] or a [`Want::Admit`]; the others are never refused, and need none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Grant {
-    /// Blocks to append to the row's table, and copies to make first.
-    Grown { new: Vec<BlockId>, copies: Vec<(BlockId, BlockId)> },
-    /// The row's table; its first `cached` tokens are there already. Block 0 stands for what lies behind the row's window.
-    Admitted { cached: u32, table: Vec<BlockId>, copies: Vec<(BlockId, BlockId)> },
+    /// Blocks to append to the row's table.
+    Grown { new: NewBlocks },
+    /// The row's table; its first `cached` tokens are there already, once the copy `(from, to)`, if any, is made. Block 0 stands for
+    /// what lies behind the row's window.
+    Admitted { cached: u32, table: Vec<BlockId>, copy: Option<(BlockId, BlockId)> },
 }
 
 /// Grants for the list's first `grants.len()` growths and admissions; the next one, if any, fell short and nothing after it was looked
@@ -57,6 +69,8 @@ pub struct Settled {
     pub turn: u64,
     pub grants: Vec<Grant>,
     pub ledger: Ledger,
+    /// Memory for a list to come: that of the list which this answers.
+    pub room: Vec<Want>,
 }
 
 /// Blocks by holder; the four add up to the total.

@@ -137,7 +137,7 @@ impl Naive {
 }
 
 fn settle(pool: &mut Pool, want: Want) -> Settled {
-    pool.settle(Wants { turn: 7, list: vec![want] })
+    pool.settle(Wants::new(7, vec![want]))
 }
 
 fn admit(pool: &mut Pool, naive: &mut Naive, prompt: Vec<u32>, (chunk, spare): (u32, u32), window: Option<u32>) -> Result<(), TestCaseError> {
@@ -147,7 +147,7 @@ fn admit(pool: &mut Pool, naive: &mut Naive, prompt: Vec<u32>, (chunk, spare): (
     let window = window.map(|tokens| Window { tokens, ahead: CHUNK_MAX });
     let settled = settle(pool, Want::Admit { seq, prompt: shared, chunk, spare, window });
     let whole = |given_up| blocks_at_once(window, BLOCK_TOKENS, prompt.len() as u32, given_up);
-    let Some(Grant::Admitted { cached, table, copies }) = settled.grants.first().cloned() else {
+    let Some(Grant::Admitted { cached, table, copy }) = settled.grants.first().cloned() else {
         prop_assert!(settled.grants.is_empty());
         prop_assert!(whole(0) + spare > naive.available(), "refused what would fit without any sharing");
         return Ok(());
@@ -165,7 +165,7 @@ fn admit(pool: &mut Pool, naive: &mut Naive, prompt: Vec<u32>, (chunk, spare): (
     let left: BTreeSet<_> = naive.used().into_iter().chain(naive.held()).chain(kept.iter().copied()).collect();
     let more = (whole(behind.len() as u32).saturating_sub(kept.len() as u32)).max(new.len() as u32);
     prop_assert!(more + spare <= naive.blocks - left.len() as u32, "no room for the whole prompt and the spare");
-    for &(from, to) in &copies {
+    if let Some((from, to)) = copy {
         prop_assert_eq!(to, table[full]);
         for slot in 0..BLOCK_TOKENS {
             let copy = naive.slots.get(&(from, slot)).cloned();
@@ -180,8 +180,8 @@ fn admit(pool: &mut Pool, naive: &mut Naive, prompt: Vec<u32>, (chunk, spare): (
         prop_assert_eq!(found.map(|(_, prefix)| prefix.as_slice()), Some(&prompt[..=position as usize]));
         prop_assert!(found.is_some_and(|(by, _)| !naive.bad.contains(by)), "{:?} is bad", at);
     }
-    prop_assert_eq!(copies.len() == 1, cached % BLOCK_TOKENS != 0);
-    let source = copies.first().map(|copy| copy.0);
+    prop_assert_eq!(copy.is_some(), cached % BLOCK_TOKENS != 0);
+    let source = copy.map(|copy| copy.0);
     naive.rows.insert(seq, Row { tokens: prompt, table, sealed: cached, source });
     Ok(())
 }
@@ -192,8 +192,7 @@ fn grow(pool: &mut Pool, naive: &mut Naive, seq: SeqId, tokens: u32) -> Result<(
     let fits = need <= naive.available();
     let settled = settle(pool, Want::Grow { seq, tokens });
     prop_assert_eq!(settled.grants.len() == 1, fits, "{} blocks of {}", need, naive.available());
-    if let Some(Grant::Grown { new, copies }) = settled.grants.first() {
-        prop_assert!(copies.is_empty());
+    if let Some(Grant::Grown { new }) = settled.grants.first() {
         prop_assert_eq!(new.len() as u32, need);
         naive.check_new(new)?;
         naive.rows.get_mut(&seq).unwrap().table.extend(new);

@@ -8,8 +8,8 @@ const SIZE: u32 = 4;
 
 struct Desk(Pool);
 
-/// Cached tokens, table, and copies to make first.
-type Admission = (u32, Vec<BlockId>, Vec<(BlockId, BlockId)>);
+/// Cached tokens, table, and the copy to make first.
+type Admission = (u32, Vec<BlockId>, Option<(BlockId, BlockId)>);
 
 impl Desk {
     fn new(blocks: u32) -> Desk {
@@ -17,16 +17,16 @@ impl Desk {
     }
 
     fn settle(&mut self, list: Vec<Want>) -> Vec<Grant> {
-        let settled = self.0.settle(Wants { turn: 1, list });
+        let settled = self.0.settle(Wants::new(1, list));
         assert_eq!(self.0.check(), Ok(()));
         settled.grants
     }
 
-    /// Admits the whole prompt: cached tokens, table and copies, if it fits.
+    /// Admits the whole prompt: cached tokens, table and copy, if it fits.
     fn admit(&mut self, seq: u64, prompt: &[u32], spare: u32) -> Option<Admission> {
         let want = Want::Admit { seq: SeqId(seq), prompt: prompt.into(), chunk: u32::MAX, spare, window: None };
         match self.settle(vec![want]).pop()? {
-            Grant::Admitted { cached, table, copies } => Some((cached, table, copies)),
+            Grant::Admitted { cached, table, copy } => Some((cached, table, copy)),
             other => panic!("{other:?}"),
         }
     }
@@ -80,8 +80,8 @@ fn growth_within_a_block_costs_nothing() {
     desk.admit(1, &text(1, 1), 0).unwrap();
     for (tokens, new) in [(2, 0), (4, 0), (5, 1), (8, 0), (5, 0)] {
         let grants = desk.settle(vec![Want::Grow { seq: SeqId(1), tokens }]);
-        let [Grant::Grown { new: blocks, copies }] = &grants[..] else { panic!("{grants:?}") };
-        assert_eq!((blocks.len(), copies.len()), (new, 0), "{tokens} tokens");
+        let [Grant::Grown { new: blocks }] = &grants[..] else { panic!("{grants:?}") };
+        assert_eq!(blocks.len(), new, "{tokens} tokens");
     }
 }
 
@@ -110,8 +110,8 @@ fn a_prefix_is_shared_in_full_blocks() {
         ([text(2, 4), text(1, 8)[4..].to_vec(), text(3, 1)].concat(), 0),
     ];
     for (n, (prompt, expected)) in rows.iter().enumerate() {
-        let (cached, table, copies) = desk.admit(10 + n as u64, prompt, 0).unwrap();
-        assert_eq!((cached, copies.len()), (*expected, 0), "row {n}");
+        let (cached, table, copy) = desk.admit(10 + n as u64, prompt, 0).unwrap();
+        assert_eq!((cached, copy), (*expected, None), "row {n}");
         let shared = (cached / SIZE) as usize;
         assert_eq!(table[..shared], first[..shared], "row {n}");
         desk.release(10 + n as u64, None);
@@ -122,8 +122,8 @@ fn a_prefix_is_shared_in_full_blocks() {
 fn a_prompt_that_is_cached_whole_computes_one_token_in_a_copy() {
     let mut desk = Desk::new(6);
     let first = desk.cache(1, &text(1, 8));
-    let (cached, table, copies) = desk.admit(2, &text(1, 8), 0).unwrap();
-    assert_eq!((cached, table[0], copies), (7, first[0], vec![(first[1], table[1])]));
+    let (cached, table, copy) = desk.admit(2, &text(1, 8), 0).unwrap();
+    assert_eq!((cached, table[0], copy), (7, first[0], Some((first[1], table[1]))));
     assert_eq!(desk.shape(), [3, 0, 0, 3], "the source stays until the copy is made");
     desk.seal(2, &text(1, 8)[7..]);
     assert_eq!(desk.shape(), [2, 0, 0, 4], "the copy took the source's place");
@@ -139,8 +139,8 @@ fn a_prompt_that_is_cached_whole_computes_one_token_in_a_copy() {
 fn a_copy_that_does_not_fit_is_computed_again() {
     let mut desk = Desk::new(2);
     let first = desk.cache(1, &text(1, 8));
-    let (cached, table, copies) = desk.admit(2, &text(1, 8), 0).unwrap();
-    assert_eq!((cached, copies.len()), (4, 0));
+    let (cached, table, copy) = desk.admit(2, &text(1, 8), 0).unwrap();
+    assert_eq!((cached, copy), (4, None));
     assert_eq!((table[0], table[1]), (first[0], first[1]), "the second block was evicted and given out again");
 }
 
@@ -334,4 +334,14 @@ fn unknown_rows_are_released_and_sealed_without_harm() {
 #[should_panic(expected = "was not admitted")]
 fn growth_of_an_unknown_row_is_a_bug() {
     Desk::new(2).settle(vec![Want::Grow { seq: SeqId(9), tokens: 1 }]);
+}
+
+#[test]
+fn what_is_computed_after_a_shared_prefix_continues_it() {
+    let mut desk = Desk::new(16);
+    desk.cache(1, &text(1, 8));
+    let longer = [text(1, 8), text(2, 4)].concat();
+    desk.cache(2, &longer);
+    assert_eq!(desk.admit(3, &[longer, text(9, 1)].concat(), 0).unwrap().0, 12);
+    assert_eq!(desk.admit(4, &text(2, 5), 0).unwrap().0, 0, "the same tokens from the beginning are another prefix");
 }

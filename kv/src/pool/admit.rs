@@ -1,7 +1,7 @@
 //! Admission: match the longest cached prefix, then reserve, all or nothing.
 
 use super::behind::NOBODYS;
-use super::{Home, Pool, ROOT, Row, Serial, take};
+use super::{Home, Pool, ROOT, Row, take};
 use crate::settle::Grant;
 use crate::step::{BlockId, SeqId};
 use crate::window::{Window, blocks_at_once};
@@ -62,14 +62,11 @@ impl Pool {
             return None;
         }
         let chain = matched.last().map_or(ROOT, |&block| self.index.serial(block));
-        let mut table = Vec::with_capacity(self.blocks_for(length) as usize);
-        let entries_behind = self.pass_over(behind, &mut table);
+        let mut row = self.pass_over(behind);
         shared.iter().for_each(|&block| self.blocks.share(block));
-        table.extend_from_slice(shared);
-        table.extend((0..new).map(|_| take(&mut self.blocks, &mut self.index)));
-        let row = Row { table: table.clone(), given_up: behind.len() as u32, entries_behind, granted, sealed: cached, chain, pinned: None };
-        self.rows.insert(entrant.seq, row);
-        Some(Grant::Admitted { cached, table, copies: Vec::new() })
+        row.table.extend_from_slice(shared);
+        row.table.extend((0..new).map(|_| take(&mut self.blocks, &mut self.index)));
+        Some(self.enter(entrant, Row { granted, sealed: cached, chain, ..row }, None))
     }
 
     /// The whole prompt is cached: share all blocks but the last, copy that, and compute the last token.
@@ -82,16 +79,22 @@ impl Pool {
             return None;
         }
         let chain = self.index.parent(source);
-        let mut table = Vec::with_capacity(matched.len());
-        let entries_behind = self.pass_over(behind, &mut table);
+        let mut row = self.pass_over(behind);
         read.iter().for_each(|&block| self.blocks.share(block));
         let copy = take(&mut self.blocks, &mut self.index);
         self.index.copy(source, copy);
-        table.extend_from_slice(shared);
-        table.push(copy);
-        let row = Row { table: table.clone(), given_up: behind.len() as u32, entries_behind, granted, sealed: granted - 1, chain, pinned: Some(source) };
+        row.table.extend_from_slice(shared);
+        row.table.push(copy);
+        let row = Row { granted, sealed: granted - 1, filling: copy, chain, pinned: Some(source), ..row };
+        Some(self.enter(entrant, row, Some((source, copy))))
+    }
+
+    fn enter(&mut self, entrant: &Entrant, row: Row, copy: Option<(BlockId, BlockId)>) -> Grant {
+        let mut table = Vec::with_capacity(self.blocks_for(entrant.prompt.len() as u32) as usize);
+        table.extend_from_slice(&row.table);
+        let cached = row.sealed;
         self.rows.insert(entrant.seq, row);
-        Some(Grant::Admitted { cached: granted - 1, table, copies: vec![(source, copy)] })
+        Grant::Admitted { cached, table, copy }
     }
 
     /// How many blocks lie behind the window of a row that computes position `start` next.
@@ -99,12 +102,14 @@ impl Pool {
         window.map_or(0, |window| (window.reads_from(start) / self.config.block_tokens) as usize)
     }
 
-    /// Enters cached blocks into a table as given up. They count as used, because what the row does use can be found through them
-    /// only. Gives their entries.
-    fn pass_over(&mut self, behind: &[BlockId], table: &mut Vec<BlockId>) -> Vec<(BlockId, Serial)> {
-        table.resize(behind.len(), NOBODYS);
+    /// A row that has given up so many cached blocks. They count as used, because what the row does use can be found through them only.
+    fn pass_over(&mut self, behind: &[BlockId]) -> Row {
+        let mut row = self.gone.pop().unwrap_or_else(|| Row::empty(Vec::new(), Vec::new()));
+        row.given_up = behind.len() as u32;
+        row.table.resize(behind.len(), NOBODYS);
         behind.iter().rev().for_each(|&block| self.blocks.touch(block));
-        behind.iter().map(|&block| (block, self.index.serial(block))).collect()
+        row.entries_behind.extend(behind.iter().map(|&block| (block, self.index.serial(block))));
+        row
     }
 
     /// Whether `new` blocks, and `spare` more, are there once the `shared` ones are in use.

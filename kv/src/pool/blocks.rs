@@ -292,7 +292,7 @@ mod tests {
             let mut pool = Pool::new(PoolConfig { blocks: 4, block_tokens: 4, block_bytes: 10, prefix_cache: true });
             if *admitted {
                 let admit = Want::Admit { seq: SeqId(1), prompt: [5].into(), chunk: 1, spare: 0, window: None };
-                pool.settle(Wants { turn: 1, list: vec![admit] });
+                pool.settle(Wants::new(1, vec![admit]));
             }
             damage(&mut pool.blocks);
             assert_eq!(pool.check().err().map(|violation| violation.invariant), *violated, "{what}");

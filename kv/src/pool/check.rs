@@ -91,6 +91,8 @@ impl Pool {
             ensure(K3, behind <= sealed, || format!("{seq:?}: {behind} blocks given up, {sealed} sealed"))?;
             let room = row.table.len() as u32 * self.config.block_tokens;
             ensure(K5, row.sealed <= room, || format!("{seq:?}: {} sealed", row.sealed))?;
+            let filling = row.table.get(sealed as usize).filter(|_| !row.sealed.is_multiple_of(self.config.block_tokens));
+            ensure(K4, filling.is_none_or(|block| *block == row.filling), || format!("{seq:?} fills {:?}, not {filling:?}", row.filling))?;
             for &block in &row.table[(row.sealed / self.config.block_tokens) as usize..] {
                 let own = self.blocks.refs(block) == 1 && !self.index.contains(block);
                 ensure(K4, own, || format!("{seq:?} will write {block:?}, which others may read"))?;
@@ -115,7 +117,7 @@ mod tests {
         let seq = SeqId(1);
         let tokens: Vec<u32> = (1..=12).collect();
         let admit = Want::Admit { seq, prompt: tokens.clone().into(), chunk: 99, spare: 0, window: None };
-        pool.settle(Wants { turn: 1, list: vec![admit, Want::Seal { seq, tokens: tokens[..9].into() }] });
+        pool.settle(Wants::new(1, vec![admit, Want::Seal { seq, tokens: tokens[..9].into() }]));
         pool
     }
 
@@ -127,6 +129,12 @@ mod tests {
     fn drop_blocks(pool: &mut Pool, count: u32) {
         (1..=count).map(BlockId).for_each(|block| pool.blocks.drop_ref(block, None, pool.index.contains(block)));
         row(pool).given_up = count;
+    }
+
+    /// Enters a block at the root, whatever is there already.
+    fn enter(pool: &mut Pool, block: BlockId) {
+        let bucket = pool.index.bucket(ROOT, pool.index.tokens(block));
+        pool.index.insert(block, ROOT, bucket);
     }
 
     type Damage = fn(&mut Pool);
@@ -159,13 +167,8 @@ mod tests {
                 },
                 Some(K4),
             ),
-            (
-                "a free block in the index",
-                |pool| {
-                    pool.index.insert(BlockId(8), ROOT);
-                },
-                Some(K4),
-            ),
+            ("fills a block that is not the next", |pool| row(pool).filling = BlockId(2), Some(K4)),
+            ("a free block in the index", |pool| enter(pool, BlockId(8)), Some(K4)),
             (
                 "a cached block that is not in the index",
                 |pool| {
@@ -178,7 +181,7 @@ mod tests {
                 "two entries of the same tokens",
                 |pool| {
                     pool.index.copy(BlockId(1), BlockId(3));
-                    pool.index.insert(BlockId(3), ROOT);
+                    enter(pool, BlockId(3));
                 },
                 Some(K4),
             ),

@@ -18,6 +18,8 @@ struct Entry {
     parent: Serial,
     /// The next block in the same bucket; 0 ends it.
     next: u32,
+    /// Where the entry is, so that it is found again without a look at its tokens.
+    bucket: u32,
 }
 
 /// A hash of `tokens` after what `seed` stands for, such as the hash of those before them: multiply and fold, so that it depends on every
@@ -36,7 +38,7 @@ pub(crate) struct Index {
     tokens: Vec<u32>,
     /// By block.
     entries: Vec<Entry>,
-    /// A power of two of them.
+    /// A power of two of them, twice the blocks or more: looking further costs more than their memory.
     buckets: Vec<u32>,
     last: Serial,
 }
@@ -48,7 +50,7 @@ impl Index {
             block_tokens: block_tokens as usize,
             tokens: vec![0; slots * block_tokens as usize],
             entries: vec![Entry::default(); slots],
-            buckets: vec![0; slots.next_power_of_two()],
+            buckets: vec![0; 2 * slots.next_power_of_two()],
             last: ROOT,
         }
     }
@@ -63,9 +65,14 @@ impl Index {
         &self.tokens[at..at + self.block_tokens]
     }
 
-    /// Notes that `block` holds `token` at `offset`.
-    pub(crate) fn write(&mut self, block: BlockId, offset: usize, token: u32) {
-        self.tokens[block.0 as usize * self.block_tokens + offset] = token;
+    /// Notes that `block` holds `tokens` from `offset` on.
+    pub(crate) fn write(&mut self, block: BlockId, offset: usize, tokens: &[u32]) {
+        let at = block.0 as usize * self.block_tokens + offset;
+        match tokens {
+            // A row that decodes has one, which is no work for a call of memcpy.
+            [token] => self.tokens[at] = *token,
+            tokens => self.tokens[at..at + tokens.len()].copy_from_slice(tokens),
+        }
     }
 
     /// Notes that `to` is a copy of `from`.
@@ -89,7 +96,11 @@ impl Index {
 
     /// The block that holds `tokens` after `parent`.
     pub(crate) fn find(&self, parent: Serial, tokens: &[u32]) -> Option<BlockId> {
-        let mut at = self.buckets[self.bucket(parent, tokens)];
+        self.find_in(self.bucket(parent, tokens), parent, tokens)
+    }
+
+    fn find_in(&self, bucket: u32, parent: Serial, tokens: &[u32]) -> Option<BlockId> {
+        let mut at = self.buckets[bucket as usize];
         while at != 0 {
             let entry = &self.entries[at as usize];
             if entry.parent == parent && self.tokens(BlockId(at)) == tokens {
@@ -100,29 +111,36 @@ impl Index {
         None
     }
 
-    /// Enters `block`, whose tokens are written and not found after `parent` yet.
-    pub(crate) fn insert(&mut self, block: BlockId, parent: Serial) -> Serial {
+    /// Enters `block`, whose tokens are written, and gives its entry; or the block that holds these tokens after `parent` already.
+    pub(crate) fn enter(&mut self, block: BlockId, parent: Serial) -> Result<Serial, BlockId> {
+        let bucket = self.bucket(parent, self.tokens(block));
+        match self.find_in(bucket, parent, self.tokens(block)) {
+            Some(twin) => Err(twin),
+            None => Ok(self.insert(block, parent, bucket)),
+        }
+    }
+
+    pub(super) fn insert(&mut self, block: BlockId, parent: Serial, bucket: u32) -> Serial {
         self.last += 1;
-        self.link(block, self.last, parent);
+        self.link(block, self.last, parent, bucket);
         self.last
     }
 
     /// `to` takes the place of `from`, which holds the same tokens: whatever continues `from` continues `to`.
     pub(crate) fn hand_over(&mut self, from: BlockId, to: BlockId) {
-        let Entry { serial, parent, .. } = self.entries[from.0 as usize];
+        let Entry { serial, parent, bucket, .. } = self.entries[from.0 as usize];
         self.remove(from);
-        self.link(to, serial, parent);
+        self.link(to, serial, parent, bucket);
     }
 
     pub(crate) fn remove(&mut self, block: BlockId) {
-        let Entry { serial, parent, next } = self.entries[block.0 as usize];
+        let Entry { serial, next, bucket, .. } = self.entries[block.0 as usize];
         if serial == 0 {
             return;
         }
-        let bucket = self.bucket(parent, self.tokens(block));
-        let mut at = self.buckets[bucket];
+        let mut at = self.buckets[bucket as usize];
         if at == block.0 {
-            self.buckets[bucket] = next;
+            self.buckets[bucket as usize] = next;
         } else {
             while self.entries[at as usize].next != block.0 {
                 at = self.entries[at as usize].next;
@@ -133,15 +151,14 @@ impl Index {
         self.entries[block.0 as usize] = Entry::default();
     }
 
-    fn link(&mut self, block: BlockId, serial: Serial, parent: Serial) {
-        let bucket = self.bucket(parent, self.tokens(block));
-        let next = std::mem::replace(&mut self.buckets[bucket], block.0);
-        self.entries[block.0 as usize] = Entry { serial, parent, next };
+    fn link(&mut self, block: BlockId, serial: Serial, parent: Serial, bucket: u32) {
+        let next = std::mem::replace(&mut self.buckets[bucket as usize], block.0);
+        self.entries[block.0 as usize] = Entry { serial, parent, next, bucket };
     }
 
-    fn bucket(&self, parent: Serial, tokens: &[u32]) -> usize {
+    pub(super) fn bucket(&self, parent: Serial, tokens: &[u32]) -> u32 {
         let h = fold(parent ^ 0x9e37_79b9_7f4a_7c15, tokens);
-        (h ^ (h >> 32)) as usize & (self.buckets.len() - 1)
+        (h ^ (h >> 32)) as u32 & (self.buckets.len() - 1) as u32
     }
 }
 
@@ -156,8 +173,8 @@ mod tests {
         let mut index = Index::new(BLOCKS, 2);
         for block in 1..=BLOCKS {
             let (parent, tokens) = entry(block);
-            (0..).zip(tokens).for_each(|(offset, token)| index.write(BlockId(block), offset, token));
-            index.insert(BlockId(block), parent);
+            index.write(BlockId(block), 0, &tokens);
+            index.enter(BlockId(block), parent).unwrap();
         }
         let follow = |&head: &u32| std::iter::successors(Some(head).filter(|&at| at != 0), |&at| Some(index.entries[at as usize].next).filter(|&at| at != 0));
         index.buckets.iter().map(|head| follow(head).count()).max().unwrap_or(0)
@@ -173,7 +190,7 @@ mod tests {
             ("by high bits", fullest(|n| (ROOT, [7, n << 20]))),
         ];
         for (what, most) in rows {
-            // There are about as many buckets as entries.
+            // There are twice as many buckets as entries.
             assert!(most <= 8, "{what}: {most}");
         }
     }

@@ -6,12 +6,13 @@ mod blocks;
 mod check;
 mod index;
 
-use crate::settle::{Grant, Ledger, Settled, Want, Wants};
+use crate::by_seq::BySeq;
+use crate::settle::{Grant, Ledger, NewBlocks, Settled, Want, Wants};
 use crate::step::{BlockId, SeqId, StepId};
+use behind::NOBODYS;
 use blocks::{Blocks, Home};
 pub use index::fold;
 use index::{Index, ROOT, Serial};
-use std::collections::BTreeMap;
 
 /// What a pool is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +32,9 @@ pub struct Pool {
     config: PoolConfig,
     blocks: Blocks,
     index: Index,
-    rows: BTreeMap<SeqId, Row>,
+    rows: BySeq<Row>,
+    /// Rows that are gone, empty, as many as there were at once: whoever is admitted takes their memory.
+    gone: Vec<Row>,
     /// Reused by admissions, so that matching a prefix allocates nothing.
     matched: Vec<BlockId>,
 }
@@ -49,16 +52,28 @@ struct Row {
     granted: u32,
     /// Positions `0 .. sealed` are computed, and their tokens known to the index.
     sealed: u32,
+    /// The block of position `sealed`, if that is not the first of a block: the one place of the table that decoding needs.
+    filling: BlockId,
     /// The entry of the row's last full block.
     chain: Serial,
     /// Source of the row's copy-on-write: it stays until the row's first seal, which says that the copying step is done.
     pinned: Option<BlockId>,
 }
 
+impl Row {
+    /// A row of nothing, in this memory.
+    fn empty(mut table: Vec<BlockId>, mut entries_behind: Vec<(BlockId, Serial)>) -> Row {
+        table.clear();
+        entries_behind.clear();
+        Row { table, given_up: 0, entries_behind, granted: 0, sealed: 0, filling: NOBODYS, chain: ROOT, pinned: None }
+    }
+}
+
 impl Pool {
     pub fn new(config: PoolConfig) -> Pool {
         assert!(config.block_tokens > 0, "a block holds at least one token");
-        Pool { blocks: Blocks::new(config.blocks), index: Index::new(config.blocks, config.block_tokens), rows: BTreeMap::new(), matched: Vec::new(), config }
+        let (blocks, index) = (Blocks::new(config.blocks), Index::new(config.blocks, config.block_tokens));
+        Pool { blocks, index, rows: BySeq::default(), gone: Vec::new(), matched: Vec::new(), config }
     }
 
     pub fn config(&self) -> &PoolConfig {
@@ -68,9 +83,11 @@ impl Pool {
     /// Settles the list in order and stops at the first shortfall. A release, seal, behind, done, forget or void never falls short.
     /// A row that grows without being admitted, is admitted twice, or gives up what it has not sealed, is the caller's bug and
     /// panics: going on would give one row's memory to another.
-    pub fn settle(&mut self, wants: Wants) -> Settled {
-        let mut grants = Vec::new();
-        for want in &wants.list {
+    ///
+    /// In the state that lasts nothing is allocated here but the tables that leave with admissions.
+    pub fn settle(&mut self, Wants { turn, mut list, room: mut grants }: Wants) -> Settled {
+        grants.clear();
+        for want in &list {
             let grant = match want {
                 Want::Grow { seq, tokens } => self.grow(*seq, *tokens),
                 Want::Admit { seq, prompt, chunk, spare, window } => self.admit(*seq, prompt, (*chunk, *spare), *window),
@@ -85,7 +102,8 @@ impl Pool {
             }
         }
         debug_assert_eq!(self.check_counts(), Ok(()));
-        Settled { turn: wants.turn, grants, ledger: self.ledger() }
+        list.clear();
+        Settled { turn, grants, ledger: self.ledger(), room: list }
     }
 
     pub fn ledger(&self) -> Ledger {
@@ -122,14 +140,14 @@ impl Pool {
         if need > self.blocks.available() {
             return None;
         }
-        let new: Vec<BlockId> = (0..need).map(|_| take(&mut self.blocks, &mut self.index)).collect();
+        let new: NewBlocks = (0..need).map(|_| take(&mut self.blocks, &mut self.index)).collect();
         row.table.extend_from_slice(&new);
         row.granted = row.granted.max(tokens);
-        Some(Grant::Grown { new, copies: Vec::new() })
+        Some(Grant::Grown { new })
     }
 
     fn release(&mut self, seq: SeqId, after: Option<StepId>) {
-        let Some(row) = self.rows.remove(&seq) else {
+        let Some(row) = self.rows.swap_remove(&seq) else {
             return;
         };
         self.blocks.unpin(row.pinned, after, &self.index);
@@ -137,6 +155,7 @@ impl Pool {
         for &block in row.blocks().iter().rev() {
             self.blocks.drop_ref(block, after, self.index.contains(block));
         }
+        self.gone.push(Row::empty(row.table, row.entries_behind));
     }
 
     fn seal(&mut self, seq: SeqId, tokens: &[u32]) {
@@ -146,26 +165,31 @@ impl Pool {
         // The step that copied is done. Let go of the source first: the copy may take its place in the index.
         self.blocks.unpin(row.pinned.take(), None, &self.index);
         let size = self.config.block_tokens;
-        for &token in tokens {
-            let room = row.table.len() as u32 * size;
-            assert!(row.sealed < room, "{seq:?} seals tokens that it has no room for");
-            let block = row.table[(row.sealed / size) as usize];
-            self.index.write(block, (row.sealed % size) as usize, token);
-            row.sealed += 1;
-            if row.sealed.is_multiple_of(size) && self.config.prefix_cache {
-                row.chain = enter(&mut self.index, &mut self.blocks, row.chain, block);
+        let mut rest = tokens;
+        while !rest.is_empty() {
+            let offset = (row.sealed % size) as usize;
+            if offset == 0 {
+                let block = row.table.get((row.sealed / size) as usize);
+                row.filling = *block.unwrap_or_else(|| panic!("{seq:?} seals tokens that it has no room for"));
+            }
+            let (now, later) = rest.split_at(rest.len().min(size as usize - offset));
+            self.index.write(row.filling, offset, now);
+            (row.sealed, rest) = (row.sealed + now.len() as u32, later);
+            if offset + now.len() == size as usize && self.config.prefix_cache {
+                row.chain = enter(&mut self.index, &mut self.blocks, row.chain, row.filling);
             }
         }
     }
 
     fn forget(&mut self, seq: SeqId, tokens: &[u32]) {
         let Some(row) = self.rows.get(&seq) else {
-            let mut matched = Vec::new();
+            let mut matched = std::mem::take(&mut self.matched);
             self.match_prefix(tokens, &mut matched);
-            for block in matched {
+            for block in matched.drain(..) {
                 self.index.remove(block);
                 self.blocks.unindexed(block);
             }
+            self.matched = matched;
             return;
         };
         for &block in row.blocks() {
@@ -181,7 +205,7 @@ impl Pool {
     }
 
     fn void(&mut self) {
-        self.rows.clear();
+        self.gone.extend(self.rows.drain(..).map(|(_, row)| Row::empty(row.table, row.entries_behind)));
         self.index.clear();
         self.blocks = Blocks::new(self.config.blocks);
     }
@@ -204,8 +228,9 @@ fn take(blocks: &mut Blocks, index: &mut Index) -> BlockId {
 /// Enters a full block after `parent` and gives its entry. If the index has these tokens already in a block that no row uses, the
 /// row's own block takes its place: one copy is enough, and the row keeps its chain reachable while it lives.
 fn enter(index: &mut Index, blocks: &mut Blocks, parent: Serial, block: BlockId) -> Serial {
-    let Some(twin) = index.find(parent, index.tokens(block)) else {
-        return index.insert(block, parent);
+    let twin = match index.enter(block, parent) {
+        Ok(serial) => return serial,
+        Err(twin) => twin,
     };
     let serial = index.serial(twin);
     if blocks.refs(twin) == 0 {

@@ -5,15 +5,18 @@
 //! some kinds of trouble out altogether reaches states that an even mixture of all kinds never reaches.
 //!
 //! - [`shape`]: limits, pool and speeds that a seed draws. [`script`]: what happens from outside, and when; a list, made before
-//!   anything runs, so that it can be cut. [`ask`]: one request of it. [`troubles`]: the doses.
+//!   anything runs, so that it can be cut. [`contest`]: one of keys that want more than there is. [`ask`]: one request of it. [`troubles`]: the doses.
 //! - [`world`]: the clock and the actors' mailboxes around the core. [`device`]: steps and blocks. [`clients`]: what the clients
-//!   saw, against [`oracle`], the uninterrupted run. [`shares`]: the keys' charges, counted a second time.
+//!   saw, against [`oracle`], the uninterrupted run. [`shares`]: the keys' charges, counted a second time. [`bound`]: how far
+//!   they may come apart.
 //! - [`trial`]: one script to its end. [`seam`]: where a test plants a bug. [`seen`]: what was met.
 //! - [`shrink`]: the shortest list that still fails. [`many`]: seeds on all cores. [`cli`]: the command.
 
 mod ask;
+mod bound;
 mod cli;
 mod clients;
+mod contest;
 mod device;
 mod many;
 mod oracle;

@@ -1,6 +1,8 @@
 //! What happens from outside, and when: made from a seed before anything runs, so that parts can be left out and the rest stays.
 
 use super::ask::{Ask, Asks};
+use super::bound::Most;
+use super::contest;
 use super::shape::Shape;
 use super::troubles::{Troubles, hit};
 use fastrand::Rng;
@@ -47,6 +49,9 @@ impl fmt::Display for Act {
     }
 }
 
+/// Every so many seeds one is a contest.
+const CONTESTS: u64 = 8;
+
 const HOUR_US: u64 = 3_600_000_000;
 
 /// Times an hour at which something happens, on average. Nothing happens between them, so they cost nothing.
@@ -56,7 +61,23 @@ const BURSTS_PER_HOUR: u64 = 10;
 const KEYS: u32 = 6;
 
 impl Script {
+    /// What a row may cost that is taken, in tokens with drawn ones counted twice, and how many run at once.
+    pub(crate) fn most(&self) -> Most {
+        let limits = &self.shape.limits;
+        let cost = |act: &Act| match &act.what {
+            What::Submit(Ask { submit, .. }) => {
+                let (prompt, answer) = (submit.prompt.len() as u64, u64::from(submit.max_tokens));
+                (prompt + answer <= u64::from(limits.context)).then_some(prompt + 2 * answer)
+            }
+            What::Cancel(_) | What::Storm(_) | What::Die | What::Drain => None,
+        };
+        Most { row: self.acts.iter().filter_map(cost).max().unwrap_or(0), batch: u64::from(limits.batch) }
+    }
+
     pub(crate) fn of(seed: u64, hours: u32) -> Script {
+        if seed % CONTESTS == CONTESTS - 1 {
+            return contest::of(seed, u64::from(hours) * HOUR_US);
+        }
         let mut rng = Rng::with_seed(seed);
         let troubles = Troubles::draw(&mut rng);
         let shape = Shape::draw(&mut rng);

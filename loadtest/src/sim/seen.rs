@@ -59,6 +59,8 @@ counters! {
     longer,
     /// Admissions at which other keys had rows waiting too.
     contested,
+    /// Waiting keys that were served so unequally that it came to a quarter of what is allowed, or more.
+    apart,
 }
 
 impl Seen {

@@ -1,8 +1,9 @@
 //! The keys' charges, counted a second time from what the clients saw, and held against the scheduler's own (S8).
 //!
-//! Two checks make bounded unfairness. The charges are right: a weighted token for each prompt token at admission, two for each
-//! drawn one, and a key that comes back starts no lower than the least active one (Sheng et al., OSDI 2024), nor before the clock,
-//! which goes by an equal share for each unit of active weight of what is served while somebody waits, unless all that wait are before it. And the least
+//! Two checks make what `bound` holds to its bound. The charges are right: a weighted token for each prompt token at admission, two for each
+//! drawn one, and a key that had none waiting starts no lower than the least of those that have (Sheng et al., OSDI 2024), nor before
+//! the clock, which goes by an equal share for each unit of active weight of what is served while somebody waits, unless all that wait
+//! are before it. And the least
 //! charged key goes first: whoever is admitted has no more charge than any other key whose rows could have been.
 
 use super::clients::Client;
@@ -10,7 +11,7 @@ use kv::invariants::Invariant::S8;
 use kv::invariants::ensure;
 use kv::{SeqId, Violation};
 use scheduler::{Event, KeyId, Snapshot};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Charges are in 1/65536 of a weighted token, as the scheduler rounds.
 const SCALE: u64 = 1 << 16;
@@ -37,8 +38,26 @@ pub(crate) struct Shares {
 struct Waiting {
     charged: u64,
     rows: u32,
-    /// One of the rows may be held back for a prefix that another row computes.
-    held: bool,
+}
+
+/// Keys with rows waiting, and how many. A key is compared with others only if none of those rows may be held back for a prefix that
+/// another row computes: one that begins with the same block.
+pub(crate) fn waiting(clients: &BTreeMap<SeqId, Client>, block_tokens: Option<u32>) -> BTreeMap<KeyId, u32> {
+    let open: Vec<&Client> = clients.values().filter(|client| !client.is_over()).collect();
+    let first = |client: &Client| block_tokens.and_then(|n| client.prompt.get(..n as usize).map(<[u32]>::to_vec));
+    let mut firsts: BTreeMap<Vec<u32>, u32> = BTreeMap::new();
+    for block in open.iter().filter_map(|client| first(client)) {
+        *firsts.entry(block).or_default() += 1;
+    }
+    let (mut rows, mut held) = (BTreeMap::new(), BTreeSet::new());
+    for client in open.iter().filter(|client| client.waits()) {
+        *rows.entry(client.key).or_insert(0) += 1;
+        if first(client).is_some_and(|block| firsts[&block] > 1) {
+            held.insert(client.key);
+        }
+    }
+    rows.retain(|key, _| !held.contains(key));
+    rows
 }
 
 impl Shares {
@@ -47,11 +66,18 @@ impl Shares {
     }
 
     pub(crate) fn enter(&mut self, key: KeyId, weight: u32) {
-        let last = self.keys.values().filter(|share| share.waiting > 0).map(|share| share.charged).max();
-        let start = self.least().unwrap_or(self.floor).max(self.clock.min(last.unwrap_or(0)));
+        let mut waiting: Vec<u64> = self.keys.values().filter(|share| share.waiting > 0).map(|share| share.charged).collect();
+        waiting.sort_unstable();
+        let start = match &waiting[..] {
+            [] => self.least().unwrap_or(0).max(self.floor),
+            [first, ..] => self.clock.min(waiting[waiting.len() - 1]).max(*first),
+        };
         let share = self.keys.entry(key).or_insert(Share { charged: 0, weight: 1, rows: 0, waiting: 0 });
-        if share.rows == 0 {
+        if share.waiting == 0 {
             share.charged = share.charged.max(start);
+        }
+        if waiting.is_empty() {
+            self.clock = self.clock.max(share.charged);
         }
         share.rows += 1;
         share.waiting += 1;
@@ -62,9 +88,20 @@ impl Shares {
     pub(crate) fn leave(&mut self, key: KeyId, waited: bool) {
         let Some(share) = self.keys.get_mut(&key) else { return };
         share.rows -= 1;
-        share.waiting -= u32::from(waited);
         let charged = share.charged;
+        if waited {
+            self.stop_waiting(key);
+        }
         if self.least().is_none() {
+            self.floor = self.floor.max(charged);
+        }
+    }
+
+    fn stop_waiting(&mut self, key: KeyId) {
+        let Some(share) = self.keys.get_mut(&key) else { return };
+        share.waiting -= 1;
+        let charged = share.charged;
+        if self.keys.values().all(|share| share.waiting == 0) {
             self.floor = self.floor.max(charged);
         }
     }
@@ -74,23 +111,16 @@ impl Shares {
         self.plan = None;
     }
 
-    /// The scheduler plans now. A key is compared with others only if none of its waiting rows may be held back for a prefix that
-    /// another row computes.
-    pub(crate) fn plan<'a>(&mut self, clients: &'a BTreeMap<SeqId, Client>, block_tokens: Option<u32>) {
-        let open: Vec<&'a Client> = clients.values().filter(|client| !client.is_over()).collect();
-        let first = |client: &&'a Client| block_tokens.and_then(|n| client.prompt.get(..n as usize));
-        let mut firsts: BTreeMap<&[u32], u32> = BTreeMap::new();
-        for block in open.iter().filter_map(first) {
-            *firsts.entry(block).or_default() += 1;
-        }
-        let mut plan: BTreeMap<KeyId, Waiting> = BTreeMap::new();
-        for client in open.iter().filter(|client| client.waits()) {
-            let entry = plan.entry(client.key).or_insert(Waiting { charged: self.keys[&client.key].charged, rows: 0, held: false });
-            entry.rows += 1;
-            entry.held |= first(client).is_some_and(|block| firsts[block] > 1);
-        }
-        plan.retain(|_, waiting| !waiting.held);
-        self.plan = Some(plan);
+    /// The scheduler plans now.
+    pub(crate) fn plan(&mut self, clients: &BTreeMap<SeqId, Client>, block_tokens: Option<u32>) {
+        let charged = |key: &KeyId| self.keys[key].charged;
+        let plan = waiting(clients, block_tokens).into_iter().map(|(key, rows)| (key, Waiting { charged: charged(&key), rows }));
+        self.plan = Some(plan.collect());
+    }
+
+    /// Keys with rows waiting.
+    pub(crate) fn waiting(&self) -> BTreeSet<KeyId> {
+        self.keys.iter().filter(|(_, share)| share.waiting > 0).map(|(key, _)| *key).collect()
     }
 
     /// Charges what an event tells of `client`. True if the event is an admission that other keys wanted too.
@@ -101,7 +131,7 @@ impl Shares {
                 let prompt = client.prompt.len() as u64;
                 let contested = self.check_turn(key, prompt)?;
                 self.charge(key, prompt);
-                self.keys.entry(key).and_modify(|share| share.waiting -= 1);
+                self.stop_waiting(key);
                 return Ok(contested);
             }
             Event::Token { .. } => self.charge(key, 2),

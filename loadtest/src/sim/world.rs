@@ -1,19 +1,20 @@
 //! Scheduler, pool, device and clients on one virtual clock. The mailboxes around the core are the service's: whatever comes is
 //! noted, one turn follows, a list is out with the pool while more comes, and a step's results arrive when it is done.
 
+use super::bound::Bound;
 use super::clients::{After, Client, Clients};
 use super::device::Device;
 use super::script::{Script, What};
 use super::seam::Seam;
 use super::seen::Seen;
 use super::shape::Shape;
-use super::shares::Shares;
+use super::shares::{self, Shares};
 use kv::invariants::Invariant::{K6, S4, S5, S7};
 use kv::invariants::ensure;
 use kv::{Pool, SeqId, Settled, Step, Violation, Want, Wants};
 use scheduler::{Event, Refusal, Scheduler, Snapshot, Submit, Turn};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 
 /// Lists that one turn may take: each but the last preempts a row or drops a lost one.
 const LISTS_MAX: u32 = 100;
@@ -52,6 +53,7 @@ pub(crate) struct World<'a, S> {
     device: Device,
     clients: Clients,
     shares: Shares,
+    bound: Bound,
     seam: &'a mut S,
     due: BinaryHeap<Reverse<(u64, bool, u64, Due)>>,
     /// How many of those the core waits for.
@@ -84,6 +86,7 @@ impl<'a, S: Seam> World<'a, S> {
             device: Device::new(shape),
             clients: Clients::default(),
             shares: Shares::default(),
+            bound: Bound::new(script.most()),
             seam,
             due: BinaryHeap::new(),
             inside: 0,
@@ -121,6 +124,7 @@ impl<'a, S: Seam> World<'a, S> {
             self.happen(due)?;
             self.check(due)?;
         }
+        self.seen.apart = self.bound.apart;
         self.seen.virtual_us = self.now_us.max(self.script.span_us);
         self.check_end()
     }
@@ -162,6 +166,7 @@ impl<'a, S: Seam> World<'a, S> {
                 self.check_refusal(&ask.submit, refused.as_ref())?;
                 if refused.is_none() {
                     self.shares.enter(ask.submit.key, ask.submit.weight);
+                    self.bound.weigh(ask.submit.key, ask.submit.weight);
                     self.clients.all.insert(ask.submit.seq, Client::new(ask, self.shape.vocab));
                     self.seen.accepted += 1;
                     self.note(true);
@@ -219,7 +224,7 @@ impl<'a, S: Seam> World<'a, S> {
     fn turn(&mut self) -> Result<(), Violation> {
         self.turn_due = false;
         if self.model_here && self.changed && self.open.is_none() {
-            let shared = self.shape.limits.prefix_cache.then_some(self.shape.limits.block_tokens);
+            let shared = self.shared();
             match self.scheduler.begin_turn(self.now_us) {
                 Some(wants) => {
                     self.turns += 1;
@@ -231,6 +236,11 @@ impl<'a, S: Seam> World<'a, S> {
             }
         }
         Ok(())
+    }
+
+    /// Tokens of a block, if rows may wait for what others compute.
+    fn shared(&self) -> Option<u32> {
+        self.shape.limits.prefix_cache.then_some(self.shape.limits.block_tokens)
     }
 
     /// The pool settles a list; its answer is on the way. A list's order is void, news, growth, admissions.
@@ -291,6 +301,8 @@ impl<'a, S: Seam> World<'a, S> {
         for event in &events {
             if let Some(client) = self.clients.all.get(&event.seq()) {
                 self.seen.contested += u64::from(self.shares.hear(event, client)?);
+                self.bound.hear(event, client)?;
+                self.bound.keep(&self.shares.waiting());
             }
         }
         for event in self.seam.events(events) {
@@ -340,7 +352,7 @@ impl<'a, S: Seam> World<'a, S> {
     }
 
     /// Every invariant, after everything that touches the core.
-    fn check(&self, due: Due) -> Result<(), Violation> {
+    fn check(&mut self, due: Due) -> Result<(), Violation> {
         if matches!(due, Due::Read(_)) {
             return Ok(());
         }
@@ -348,6 +360,11 @@ impl<'a, S: Seam> World<'a, S> {
         self.scheduler.check()?;
         let shot: Snapshot = self.scheduler.snapshot();
         self.shares.check(&shot)?;
+        if self.shares.waiting().len() > 1 {
+            self.bound.wait(&shares::waiting(&self.clients.all, self.shared()).into_keys().collect());
+        } else {
+            self.bound.wait(&BTreeSet::new());
+        }
         let running = self.clients.running();
         ensure(S4, shot.running == running, || format!("{} rows run, clients know of {running}", shot.running))?;
         let ledger = self.pool.ledger();

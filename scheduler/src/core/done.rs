@@ -24,9 +24,9 @@ impl Scheduler {
 
     /// One row of a step that is done. A row that ended meanwhile is not here any more: what was drawn for it is dropped.
     fn row_done(&mut self, flown: &Flown, result: Option<RowResult>) {
-        if !self.rows.contains_key(&flown.seq) {
+        let Some(row) = self.rows.get_mut(&flown.seq) else {
             return;
-        }
+        };
         debug_assert_eq!(result.is_some(), flown.draws, "a result for each row that drew");
         let token = match (flown.draws, result.map(|result| result.token)) {
             (false, _) => None,
@@ -34,45 +34,17 @@ impl Scheduler {
             (true, Some(Err(fault))) => return self.fault(flown, fault),
             (true, None) => return self.fault(flown, RowFault::NotFinite),
         };
-        self.seal(flown);
-        if let Some(token) = token {
-            self.token(flown, token);
-        }
-    }
-
-    /// Tells the pool which tokens the row's blocks hold now, so that other rows, and this one after preemption, may share them.
-    fn seal(&mut self, flown: &Flown) {
-        let Some(row) = self.rows.get_mut(&flown.seq) else {
+        self.chores.extend(row.seal(flown));
+        let Some(token) = token else {
             return;
         };
-        let tokens = row.ids(flown.start, flown.end);
-        let Some(live) = row.live.as_mut().filter(|live| live.life == flown.life) else {
-            return;
-        };
-        live.sealed = flown.end;
-        self.chores.push(Want::Seal { seq: flown.seq, tokens });
-    }
-
-    /// A token arrived. That of a row preempted since counts as well: computing it anew would give the same one.
-    fn token(&mut self, flown: &Flown, token: u32) {
-        let Some(row) = self.rows.get_mut(&flown.seq) else {
-            return;
-        };
-        let seq = flown.seq;
-        let index = row.generated.len() as u32;
-        row.flying -= 1;
-        row.generated.push(token);
-        row.counts.generated = index + 1;
-        let stops = row.stops(token, index);
-        let full = index + 1 == row.submit.max_tokens;
+        let (index, end) = row.take(token);
         self.accounts.charge_output(row.submit.key, 1);
-        if stops {
-            self.finish(flown, Reason::Stop);
-        } else {
-            self.events.push(Event::Token { seq, token, index });
-            if full {
-                self.finish(flown, Reason::Length);
-            }
+        if end != Some(Reason::Stop) {
+            self.events.push(Event::Token { seq: flown.seq, token, index });
+        }
+        if let Some(reason) = end {
+            self.finish(flown, reason);
         }
     }
 

@@ -1,12 +1,14 @@
 //! Virtual token counters: each key is charged for what it was served, and the least charged one goes next.
 //!
 //! Source: Sheng et al., "Fairness in Serving Large Language Models", OSDI 2024 (VTC, weighted). An output token costs twice a
-//! prompt token. A key that was idle starts at the least charge among the active keys: idleness earns no credit.
+//! prompt token. A key that had no row waiting starts at the least charge among the keys that wait, or, if none does, no lower than
+//! the last one that did: neither idleness earns credit, nor asking for less than one's share. So of keys that wait, none is ahead of
+//! another by more than what a full batch of its rows costs (S8; `loadtest/src/sim/bound.rs` derives it).
 //!
 //! That alone would let ever new keys, each the least charged one, keep an old key waiting as long as they come. So there is a
 //! clock as well, which goes as fast as the charge of a key would that had its share of what is served while somebody waits (virtual
-//! time: Demers, Keshav and Shenker, "Analysis and Simulation of a Fair Queueing Algorithm", SIGCOMM 1989). No key starts before
-//! it: once it has passed an old key's charge, whoever is new goes after that key. But no key starts after all those that wait,
+//! time: Demers, Keshav and Shenker, "Analysis and Simulation of a Fair Queueing Algorithm", SIGCOMM 1989), and from where the first
+//! one stood that had to wait. No key starts before it: once it has passed an old key's charge, whoever is new goes after that key. But no key starts after all those that wait,
 //! either: rows that run cannot be taken their places, so a key that waits may be served less than the clock says.
 
 use crate::submit::KeyId;
@@ -21,7 +23,7 @@ const SCALE: u64 = 1 << 16;
 #[derive(Debug, Default)]
 pub(super) struct Accounts {
     keys: BTreeMap<KeyId, Account>,
-    /// Charge of the key that was the last to leave when no key was active: where the next one starts.
+    /// The largest charge of a key whose row was the last to wait, or the last of all, when it went: no key starts below.
     floor: u64,
     /// Of the keys with rows.
     active_weight: u64,
@@ -57,8 +59,12 @@ impl Accounts {
     pub(super) fn enter(&mut self, key: KeyId, weight: u32) {
         let start = self.start();
         let account = self.keys.entry(key).or_insert(Account { charged: 0, weight: 1, rows: 0, waiting: 0 });
-        if account.rows == 0 {
+        if account.waiting == 0 {
             account.charged = account.charged.max(start);
+        }
+        if self.waiting == 0 {
+            // It stood still while nobody waited.
+            self.clock = self.clock.max(account.charged);
         }
         self.active_weight -= account.active_weight();
         account.rows += 1;
@@ -78,6 +84,9 @@ impl Accounts {
         if let Some(account) = self.keys.get_mut(&key) {
             account.waiting -= 1;
             self.waiting -= 1;
+            if self.waiting == 0 {
+                self.floor = self.floor.max(account.charged);
+            }
         }
     }
 
@@ -106,10 +115,13 @@ impl Accounts {
         self.keys.retain(|_, account| account.rows > 0 || account.charged > start);
     }
 
-    /// Where a key starts that was idle.
+    /// Where a key starts that had no row waiting.
     fn start(&self) -> u64 {
-        let last = self.keys.values().filter(|a| a.waiting > 0).map(|a| a.charged).max();
-        self.least().unwrap_or(self.floor).max(self.clock.min(last.unwrap_or(0)))
+        let waiting = || self.keys.values().filter(|a| a.waiting > 0).map(|a| a.charged);
+        match (waiting().min(), waiting().max()) {
+            (Some(first), Some(last)) => self.clock.clamp(first, last),
+            _ => self.least().unwrap_or(0).max(self.floor),
+        }
     }
 
     fn least(&self) -> Option<u64> {

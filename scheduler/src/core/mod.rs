@@ -17,7 +17,7 @@ use crate::event::{Counts, Event, KeyLoad, Snapshot};
 use crate::limits::Limits;
 use crate::submit::{Refusal, Submit};
 use fair::Accounts;
-use kv::{Ledger, SeqId, StepId, Want};
+use kv::{BySeq, Grant, Ledger, SeqId, StepId, Want};
 use queue::Queue;
 use row::{Live, Next, Row, starts};
 use std::collections::{BTreeMap, VecDeque};
@@ -31,7 +31,7 @@ use turn::Open;
 #[derive(Debug)]
 pub struct Scheduler {
     limits: Limits,
-    rows: BTreeMap<SeqId, Row>,
+    rows: BySeq<Row>,
     /// Rows that hold blocks, oldest first.
     running: Vec<SeqId>,
     /// Rows that ran before, by age: they go before the queue.
@@ -53,11 +53,19 @@ pub struct Scheduler {
     admission_short: bool,
     events: Vec<Event>,
     ledger: Ledger,
+    rooms: Rooms,
     arrivals: u64,
     ages: u64,
     lives: u64,
     recomputed_tokens: u64,
     draining: bool,
+}
+
+/// Memory of lists and answers that are done with, for those to come.
+#[derive(Debug, Default)]
+struct Rooms {
+    list: Vec<Want>,
+    grants: Vec<Grant>,
 }
 
 /// A step in flight.
@@ -81,7 +89,7 @@ impl Scheduler {
     pub fn new(limits: Limits) -> Scheduler {
         Scheduler {
             limits: limits.sane(),
-            rows: BTreeMap::new(),
+            rows: BySeq::default(),
             running: Vec::new(),
             resuming: BTreeMap::new(),
             queue: Queue::default(),
@@ -96,6 +104,7 @@ impl Scheduler {
             admission_short: false,
             events: Vec::new(),
             ledger: Ledger::default(),
+            rooms: Rooms::default(),
             arrivals: 0,
             ages: 0,
             lives: 0,
@@ -196,7 +205,7 @@ impl Scheduler {
 
     /// Takes a row out of everything, and has its blocks released once no step in flight names them.
     fn remove(&mut self, seq: SeqId) -> Option<Row> {
-        let row = self.rows.remove(&seq)?;
+        let row = self.rows.swap_remove(&seq)?;
         match (&row.live, row.age) {
             (Some(live), _) => {
                 self.running.retain(|&other| other != seq);

@@ -1,9 +1,10 @@
 //! One sequence: what is known of it, and, while it runs, how far it is computed.
 
-use crate::event::Counts;
+use super::Flown;
+use crate::event::{Counts, Reason};
 use crate::submit::Submit;
 use kv::pool::fold;
-use kv::{BlockId, Draw, Ids, Input, SeqId, StepId};
+use kv::{BlockId, Draw, Ids, Input, SeqId, StepId, Want};
 
 /// A sequence from submit to its end.
 #[derive(Debug)]
@@ -83,10 +84,34 @@ impl Row {
         if left == 1 && !self.generated.is_empty() { Next::Decode } else { Next::Prefill(left) }
     }
 
+    /// What the pool is to be told of computed positions: their tokens, so that other rows, and this one after preemption, may share
+    /// the blocks. Nothing if the row was preempted since: those blocks are not its own any more.
+    pub(super) fn seal(&mut self, flown: &Flown) -> Option<Want> {
+        let live = self.live.as_mut().filter(|live| live.life == flown.life)?;
+        live.sealed = flown.end;
+        Some(Want::Seal { seq: flown.seq, tokens: self.ids(flown.start, flown.end) })
+    }
+
+    /// A token arrived: gives its index, and why the row ends with it, if it does. That of a row preempted since counts as well:
+    /// computing it anew would give the same one.
+    pub(super) fn take(&mut self, token: u32) -> (u32, Option<Reason>) {
+        let index = self.generated.len() as u32;
+        self.flying -= 1;
+        self.generated.push(token);
+        self.counts.generated = index + 1;
+        let full = index + 1 == self.submit.max_tokens;
+        let end = if self.stops(token, index) { Some(Reason::Stop) } else { full.then_some(Reason::Length) };
+        (index, end)
+    }
+
     /// Ids at positions `from .. to`, all of them known.
     pub(super) fn ids(&self, from: u32, to: u32) -> Ids {
         let prompt = &self.submit.prompt;
         let (from, to) = (from as usize, to as usize);
+        // One token of a row that decodes: the usual case by far.
+        if from >= prompt.len() && to == from + 1 {
+            return Ids::from_elem(self.generated[from - prompt.len()], 1);
+        }
         let mut ids = Ids::with_capacity(to - from);
         ids.extend_from_slice(&prompt[from.min(prompt.len())..to.min(prompt.len())]);
         let past = |at: usize| at.saturating_sub(prompt.len());
@@ -112,7 +137,7 @@ impl Row {
     }
 
     /// Whether `token`, drawn at `index`, ends the row.
-    pub(super) fn stops(&self, token: u32, index: u32) -> bool {
+    fn stops(&self, token: u32, index: u32) -> bool {
         let submit = &self.submit;
         !submit.ignore_eos && index >= submit.min_tokens && submit.stop_ids.contains(&token)
     }

@@ -3,7 +3,7 @@
 use super::plan::{Entrant, Growth, Part, Plan};
 use super::{Flight, Flown, Live, Scheduler};
 use crate::event::{Event, Turn};
-use kv::{BlockId, Grant, SeqId, Settled, Step, StepId, StepRow, Want, Wants};
+use kv::{BlockId, Grant, NewBlocks, SeqId, Settled, Step, StepId, StepRow, Want, Wants};
 
 /// A turn whose list is with the pool.
 #[derive(Debug)]
@@ -41,14 +41,14 @@ impl Scheduler {
 
     /// Opens a turn. What events left to be told comes before what is asked for.
     fn open(&mut self, asks: Vec<Ask>, parts: Vec<Part>) -> Wants {
-        let mut list = std::mem::take(&mut self.chores);
+        let mut list = std::mem::replace(&mut self.chores, std::mem::take(&mut self.rooms.list));
         if std::mem::take(&mut self.void) {
             list.insert(0, Want::Void);
         }
         list.extend(asks.iter().map(|ask| self.want(ask)));
         self.turn += 1;
         self.open = Some(Open { turn: self.turn, asks, parts, stale: false });
-        Wants { turn: self.turn, list }
+        Wants { turn: self.turn, list, room: std::mem::take(&mut self.rooms.grants) }
     }
 
     fn want(&self, ask: &Ask) -> Want {
@@ -64,29 +64,32 @@ impl Scheduler {
 
     /// The pool's answer to the open turn's list. Answers to other lists are ignored.
     pub fn settled(&mut self, settled: Settled, now_us: u64) -> Turn {
-        let Some(open) = self.open.take_if(|open| open.turn == settled.turn) else {
+        let Settled { turn, mut grants, ledger, room } = settled;
+        let Some(open) = self.open.take_if(|open| open.turn == turn) else {
             return Turn::Idle;
         };
-        self.ledger = settled.ledger;
+        self.ledger = ledger;
+        self.rooms.list = room;
         if open.stale {
             return Turn::Idle;
         }
         let mut parts = open.parts;
         let mut copies = Vec::new();
-        let short = open.asks.get(settled.grants.len()).copied();
-        let rest = open.asks.get(settled.grants.len()..).unwrap_or(&[]);
-        for (ask, grant) in open.asks.iter().zip(settled.grants) {
+        let short = open.asks.get(grants.len()).copied();
+        let rest = open.asks.get(grants.len()..).unwrap_or(&[]);
+        for (ask, grant) in open.asks.iter().zip(grants.drain(..)) {
             match (ask, grant) {
-                (Ask::Grow(growth), Grant::Grown { new, .. }) => self.grown(growth, new),
-                (Ask::Admit(entrant), Grant::Admitted { cached, table, copies: made }) => {
+                (Ask::Grow(growth), Grant::Grown { new }) => self.grown(growth, new),
+                (Ask::Admit(entrant), Grant::Admitted { cached, table, copy }) => {
                     if let Some(part) = self.admitted(entrant, cached, table, now_us) {
                         parts.push(part);
-                        copies.extend(made);
+                        copies.extend(copy);
                     }
                 }
                 (_, _) => {}
             }
         }
+        self.rooms.grants = grants;
         self.admission_short = matches!(short, Some(Ask::Admit(_)));
         if let Some(Ask::Grow(growth)) = short
             && let Some(wants) = self.make_room(growth, rest, &parts)
@@ -105,7 +108,7 @@ impl Scheduler {
     }
 
     /// A row that ended meanwhile has its release among the chores already: it gives these blocks back too.
-    fn grown(&mut self, growth: &Growth, new: Vec<BlockId>) {
+    fn grown(&mut self, growth: &Growth, new: NewBlocks) {
         if let Some(live) = self.live(growth.seq, growth.life) {
             live.table.extend(new);
         }

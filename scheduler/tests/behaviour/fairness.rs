@@ -1,7 +1,8 @@
 //! Keys share the machine by weight; within a key, priority and arrival decide.
 
 use crate::bench::{Bench, ask, limits, own};
-use scheduler::{KeyId, Limits, Submit};
+use kv::SeqId;
+use scheduler::{Event, KeyId, Limits, Submit};
 
 fn of_key(key: u32, weight: u32, submit: Submit) -> Submit {
     Submit { key: KeyId(key), weight, ..submit }
@@ -157,4 +158,137 @@ fn ever_new_keys_do_not_keep_an_old_one_waiting() {
     let place = bench.admitted().iter().position(|seq| *seq == 2);
     assert!(place.is_some_and(|place| place <= 12), "{:?}", bench.admitted());
     bench.run();
+}
+
+/// Rows of a flood of key 2 that go before the next one of key 1, after so many steps in which key 1 had more of the machine because
+/// key 2 asked for one row only.
+fn before_the_next(steps: u32) -> usize {
+    let mut bench = Bench::new(Limits { batch: 4, queue: 4000, pool_tokens: 1 << 13, context: 4_000, prefix_cache: false, ..limits() });
+    bench.submit(of_key(2, 1, ask(0, own(0, 8), 3_000))).unwrap();
+    for seq in 1..=500 {
+        bench.submit(of_key(1, 1, ask(seq, own(seq, 8), 10))).unwrap();
+    }
+    (0..steps).for_each(|_| assert!(bench.step()));
+    for seq in 5000..5100 {
+        bench.submit(of_key(2, 1, ask(seq, own(seq, 8), 10))).unwrap();
+    }
+    let before = bench.admitted().len();
+    while !bench.admitted()[before..].iter().any(|seq| *seq < 5000) {
+        assert!(bench.step());
+    }
+    bench.admitted().len() - before
+}
+
+/// A key that has rows running but none waiting gives up its share for then, as an idle one does: one long row is no way to save up.
+#[test]
+fn a_key_that_does_not_wait_earns_no_credit() {
+    for steps in [50, 300, 1000] {
+        let place = before_the_next(steps);
+        // Rows of one key that run at once may put it ahead of another by as much as they cost.
+        assert!(place <= 8, "after {steps} steps {place} rows of a flood go first");
+    }
+}
+
+/// The same while nobody waits at all.
+#[test]
+fn a_key_of_one_row_beside_others_earns_no_credit() {
+    for rounds in [1, 30, 100] {
+        let mut bench = Bench::new(Limits { batch: 4, queue: 4000, pool_tokens: 1 << 13, context: 4_000, prefix_cache: false, ..limits() });
+        bench.submit(of_key(2, 1, ask(0, own(0, 8), 3_000))).unwrap();
+        let mut seq = 0;
+        for _ in 0..rounds {
+            for _ in 0..3 {
+                seq += 1;
+                bench.submit(of_key(1, 1, ask(seq, own(seq, 8), 10))).unwrap();
+            }
+            while bench.finished(seq).is_none() {
+                assert!(bench.step());
+            }
+        }
+        // Now both have more than fits.
+        for seq in 5000..5100 {
+            bench.submit(of_key(2, 1, ask(seq, own(seq, 8), 10))).unwrap();
+            bench.submit(of_key(1, 1, ask(1000 + seq, own(1000 + seq, 8), 10))).unwrap();
+        }
+        let before = bench.admitted().len();
+        while !bench.admitted()[before..].iter().any(|seq| *seq >= 6000) {
+            assert!(bench.step());
+        }
+        let place = bench.admitted().len() - before;
+        assert!(place <= 8, "after {rounds} rounds {place} rows go first");
+    }
+}
+
+/// As [`ever_new_keys_do_not_keep_an_old_one_waiting`], after a time in which nobody had to wait.
+#[test]
+fn ever_new_keys_do_not_keep_an_old_one_waiting_after_a_quiet_time() {
+    let mut bench = one_at_a_time();
+    for seq in 1000..1050 {
+        bench.submit(of_key(1, 1, ask(seq, own(seq, 64), 4))).unwrap();
+        while bench.finished(seq).is_none() {
+            assert!(bench.step());
+        }
+    }
+    for seq in [1, 2] {
+        bench.submit(of_key(1, 1, ask(seq, own(seq, 64), 4))).unwrap();
+    }
+    let before = bench.admitted().len();
+    for seq in 100..200 {
+        bench.submit(of_key(seq as u32, 1, ask(seq, own(seq, 16), 2))).unwrap();
+        while bench.admitted().len() < before + (seq - 99) as usize {
+            assert!(bench.step());
+        }
+        if bench.admitted().contains(&2) {
+            break;
+        }
+    }
+    let place = bench.admitted()[before..].iter().position(|seq| *seq == 2);
+    assert!(place.is_some_and(|place| place <= 12), "{:?}", &bench.admitted()[before..]);
+}
+
+/// Rows that are cancelled while they wait cost their key nothing, and give it nothing; nor do they move other keys.
+#[test]
+fn cancel_storms_move_nobody() {
+    let mut bench = Bench::new(Limits { batch: 2, queue: 4000, prefix_cache: false, ..limits() });
+    for seq in 0..200 {
+        bench.submit(of_key(1, 1, ask(seq, own(seq, 8), 6))).unwrap();
+        bench.submit(of_key(2, 1, ask(1000 + seq, own(1000 + seq, 8), 6))).unwrap();
+    }
+    let mut storm = 10_000;
+    for _ in 0..60 {
+        (0..10).for_each(|i| bench.submit(of_key(3, 1, ask(storm + i, own(storm + i, 8), 6))).unwrap());
+        bench.launch();
+        (0..10).for_each(|i| bench.scheduler.cancel(SeqId(storm + i)));
+        storm += 10;
+        assert!(bench.step());
+    }
+    let count = |range: std::ops::Range<u64>| bench.admitted().iter().filter(|seq| range.contains(seq)).count();
+    let (one, two) = (count(0..200), count(1000..1200));
+    assert!(one.abs_diff(two) <= 2 && one + two >= 15, "{one} and {two}");
+}
+
+/// Long rows of a light key, short rows of a heavy one: what is served is as one to three, whatever a row costs.
+#[test]
+fn shares_are_of_tokens_and_not_of_rows() {
+    let mut bench = Bench::new(Limits { batch: 2, queue: 4000, pool_tokens: 1 << 12, prefix_cache: false, ..limits() });
+    for seq in 0..100 {
+        bench.submit(of_key(1, 1, ask(seq, own(seq, 40), 60))).unwrap();
+    }
+    for seq in 1000..3000 {
+        bench.submit(of_key(2, 3, ask(seq, own(seq, 4), 3))).unwrap();
+    }
+    (0..1500).for_each(|_| assert!(bench.step()));
+    let served = |range: std::ops::Range<u64>| -> u64 {
+        let prompt = |seq: u64| if seq < 1000 { 40 } else { 4 };
+        let cost = |event: &Event| match event {
+            Event::Admitted { seq, .. } if range.contains(&seq.0) => prompt(seq.0),
+            Event::Token { seq, .. } if range.contains(&seq.0) => 2,
+            _ => 0,
+        };
+        bench.events.iter().map(cost).sum()
+    };
+    let (light, heavy) = (served(0..1000), served(1000..3000));
+    // Apart by no more than a batch of the longest rows.
+    let most = 2 * (40 + 2 * 60);
+    assert!(light.abs_diff(heavy / 3) <= most, "{light} to {heavy}");
 }

@@ -1,8 +1,8 @@
 //! Preemption and loss of the model: rows resume, and their clients see the same tokens.
 
 use crate::bench::{Bench, STOP, ask, limits, own};
-use kv::{RowFault, RowResult, SeqId, StepDone, Want};
-use scheduler::{Event, Limits};
+use kv::{BlockId, Grant, Ledger, RowFault, RowResult, SeqId, Settled, Step, StepDone, StepId, Want, Wants};
+use scheduler::{Event, Limits, Scheduler, Turn};
 
 fn tokens_of(seq: u64, count: u32) -> Vec<u32> {
     (0..count).map(|index| seq as u32 * 100 + index).collect()
@@ -192,4 +192,41 @@ fn what_a_preempted_row_computed_is_not_reused_once_its_numbers_are_bad() {
     bench.submit(ask(3, own(2, 11), 1)).unwrap();
     bench.run();
     assert_eq!(bench.finished(3).unwrap().2.cached, 0);
+}
+
+/// A row may be admitted again before a step of its earlier life is done. What that step computed is not in the blocks it has now.
+#[test]
+fn what_an_earlier_life_computed_is_not_sealed_in_the_blocks_of_this_one() {
+    let mut scheduler = Scheduler::new(Limits { depth: 2, prefix_cache: false, ..limits() });
+    scheduler.submit(ask(1, own(1, 4), 30), 0).unwrap();
+    scheduler.submit(ask(2, own(2, 40), 30), 0).unwrap();
+    let admitted = |table: std::ops::Range<u32>| Grant::Admitted { cached: 0, table: table.map(BlockId).collect(), copy: None };
+    let grown = || Grant::Grown { new: [BlockId(90)].into_iter().collect() };
+    let mut wants = scheduler.begin_turn(0).unwrap();
+    // Both enter; row 1 falls short, and row 2 makes room, with its first chunk in flight; its blocks are held; then there is room for all.
+    let answers = [(vec![admitted(1..2), admitted(2..6)], 0), (vec![], 0), (vec![], 4), (vec![grown(), admitted(10..14)], 0)];
+    let mut steps = Vec::new();
+    for (grants, held) in answers {
+        let ledger = Ledger { held, ..Ledger::default() };
+        match scheduler.settled(Settled { turn: wants.turn, grants, ledger, room: Vec::new() }, 0) {
+            Turn::Settle(more) => wants = more,
+            Turn::Step(step) => {
+                steps.push(step);
+                wants = scheduler.begin_turn(0).unwrap_or(Wants::new(0, Vec::new()));
+            }
+            Turn::Idle => panic!("{:?}", scheduler.snapshot()),
+        }
+    }
+    let rows = |step: &Step| step.rows.iter().map(|row| (row.seq.0, row.start, row.input.count())).collect::<Vec<_>>();
+    assert_eq!(steps.iter().map(rows).collect::<Vec<_>>(), [[(1, 0, 4), (2, 0, 16)], [(1, 4, 1), (2, 0, 16)]]);
+    let mut seals = |id, token| {
+        scheduler.step_done(StepDone { id: StepId(id), results: vec![RowResult { seq: SeqId(1), token: Ok(token) }], micros: 1 }, 0);
+        let wants = scheduler.begin_turn(0).unwrap();
+        let seals = wants.list.iter().filter_map(|want| if let Want::Seal { seq, tokens } = want { Some((seq.0, tokens.len())) } else { None });
+        let seals: Vec<_> = seals.collect();
+        scheduler.settled(Settled { turn: wants.turn, grants: vec![], ledger: Ledger { held: 9, ..Ledger::default() }, room: Vec::new() }, 0);
+        seals
+    };
+    assert_eq!(seals(1, 7), [(1, 4)], "of the first step row 2 has nothing any more");
+    assert_eq!(seals(2, 8), [(1, 1), (2, 16)]);
 }
