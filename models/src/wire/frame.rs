@@ -11,7 +11,7 @@
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 
 const MAGIC: [u8; 2] = *b"cx";
 
@@ -22,6 +22,9 @@ pub const VERSION: u16 = 1;
 pub const LENGTH_MAX: u32 = 64 << 20;
 
 const HEAD: usize = 8;
+
+/// What is asked of the system at a time: a step of 64 rows at 8,192 positions, and more.
+const PIECE: usize = 128 << 10;
 
 /// Why nothing more can be read.
 #[derive(Debug, thiserror::Error)]
@@ -48,13 +51,13 @@ pub enum Error {
 /// Reads frames; its buffer is kept from one to the next.
 #[derive(Debug)]
 pub struct Reader<R> {
-    from: R,
+    from: BufReader<R>,
     buffer: Vec<u8>,
 }
 
 impl<R: Read> Reader<R> {
     pub fn new(from: R) -> Reader<R> {
-        Reader { from, buffer: Vec::new() }
+        Reader { from: BufReader::with_capacity(PIECE, from), buffer: Vec::new() }
     }
 
     /// Waits for the next message.
@@ -82,14 +85,22 @@ impl<R: Read> Reader<R> {
     /// So many bytes, or fewer where the stream ends. The buffer grows as they come: a length alone takes no memory.
     fn fill(&mut self, bytes: u32) -> Result<(), Error> {
         self.buffer.clear();
-        let read = (&mut self.from).take(u64::from(bytes)).read_to_end(&mut self.buffer);
-        match read {
-            Ok(_) => Ok(()),
-            // A peer that died with bytes unread: nothing more will come.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset && self.buffer.is_empty() && bytes == HEAD as u32 => Err(Error::Closed),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Err(Error::Truncated),
-            Err(error) => Err(Error::Io(error)),
+        while self.buffer.len() < bytes as usize {
+            let there = match self.from.fill_buf() {
+                Ok(there) => there,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                // A peer that died with bytes unread: nothing more will come.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => &[],
+                Err(error) => return Err(Error::Io(error)),
+            };
+            if there.is_empty() {
+                break;
+            }
+            let take = there.len().min(bytes as usize - self.buffer.len());
+            self.buffer.extend_from_slice(&there[..take]);
+            self.from.consume(take);
         }
+        Ok(())
     }
 }
 
