@@ -178,6 +178,9 @@ impl Model {
     /// No answer within the deadline. A process is killed for it; a thread hangs inside the engine and cannot be ended, so it cannot be
     /// replaced either.
     fn hangs(&mut self, reason: String) {
+        if self.state == State::Serving {
+            self.pace.hung();
+        }
         self.give_up(WorkerCause::Hang, reason);
     }
 

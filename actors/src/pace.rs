@@ -11,6 +11,9 @@ const PATIENCE: u32 = 10;
 /// The first step of a life may take so many floors: kernels are compiled, and memory is touched for the first time.
 const FIRST: u32 = 4;
 
+/// Each deadline missed in a row doubles the next one, so many times at most.
+const LONGER_MAX: u32 = 6;
+
 #[derive(Debug)]
 pub(crate) struct Pace {
     floor: Duration,
@@ -18,11 +21,13 @@ pub(crate) struct Pace {
     recent: VecDeque<Duration>,
     /// A step of this life is done.
     warm: bool,
+    /// Deadlines missed in a row.
+    missed: u32,
 }
 
 impl Pace {
     pub(crate) fn new(floor: Duration) -> Pace {
-        Pace { floor, recent: VecDeque::with_capacity(RECENT), warm: false }
+        Pace { floor, recent: VecDeque::with_capacity(RECENT), warm: false, missed: 0 }
     }
 
     /// A new life: what steps took still says what they will take.
@@ -30,8 +35,13 @@ impl Pace {
         self.warm = false;
     }
 
+    /// A step missed its deadline. Should the fault lie with the deadline, the next one must not fail for the same reason.
+    pub(crate) fn hung(&mut self) {
+        self.missed += 1;
+    }
+
     pub(crate) fn done(&mut self, tokens: u32, took: Duration) {
-        self.warm = true;
+        (self.warm, self.missed) = (true, 0);
         if self.recent.len() == RECENT {
             self.recent.pop_front();
         }
@@ -40,9 +50,9 @@ impl Pace {
 
     /// How long a step of so many tokens may take.
     pub(crate) fn deadline(&self, tokens: u32) -> Duration {
-        let floor = if self.warm { self.floor } else { self.floor * FIRST };
+        let floor = if self.warm { self.floor } else { self.floor.saturating_mul(FIRST) };
         let slowest = self.recent.iter().max().copied().unwrap_or_default();
-        floor.max(slowest.saturating_mul(tokens.saturating_mul(PATIENCE)))
+        floor.max(slowest.saturating_mul(tokens.saturating_mul(PATIENCE))).saturating_mul(1 << self.missed.min(LONGER_MAX))
     }
 }
 
@@ -61,6 +71,9 @@ mod tests {
         assert_eq!(pace.deadline(100), ms(5000), "the slowest counts, not the last");
         pace.new_life();
         assert_eq!((pace.deadline(4), pace.deadline(100)), (ms(4000), ms(5000)));
+        pace.hung();
+        pace.hung();
+        assert_eq!((pace.deadline(4), pace.deadline(100)), (ms(16_000), ms(20_000)), "twice as long each time");
         for _ in 0..RECENT {
             pace.done(1, ms(2));
         }
