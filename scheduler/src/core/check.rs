@@ -160,6 +160,16 @@ mod tests {
             ("a running row without blocks", |it| row(it, 1).live = None, Some(S7)),
             ("a younger row first", |it| it.running.swap(0, 1), Some(S5)),
             ("a row that waits for a token of no step", |it| it.flights.clear(), Some(S7)),
+            (
+                "rows that can go on without one",
+                |it| {
+                    it.flights.clear();
+                    for seq in [1, 2] {
+                        row(it, seq).flying = 0;
+                    }
+                },
+                None,
+            ),
         ];
         check(rows);
     }

@@ -244,6 +244,36 @@ mod tests {
     }
 
     #[test]
+    fn a_key_that_did_not_wait_starts_where_the_last_one_waited() {
+        let mut accounts = Accounts::default();
+        accounts.enter(A, 1);
+        accounts.admit(A, 10);
+        accounts.enter(B, 1);
+        accounts.admit(B, 100);
+        // A has run all the while, and was charged less.
+        accounts.enter(A, 1);
+        assert_eq!([A, B].map(|key| accounts.charged_tokens(key)), [110, 110]);
+        // While it waits, it keeps what it is behind.
+        accounts.charge_output(B, 5);
+        accounts.enter(A, 1);
+        assert_eq!([A, B].map(|key| accounts.charged_tokens(key)), [110, 120]);
+    }
+
+    #[test]
+    fn the_clock_does_not_go_by_a_debt() {
+        let mut accounts = Accounts::default();
+        accounts.enter(A, 1);
+        accounts.enter(B, 1);
+        // A waits: the clock stands at half of what B is charged.
+        accounts.admit(B, 5000);
+        accounts.leave(B, false);
+        assert_eq!(accounts.active().collect::<Vec<_>>(), [(A, 1)]);
+        accounts.enter(B, 1);
+        accounts.enter(KeyId(3), 1);
+        assert_eq!([A, B, KeyId(3)].map(|key| accounts.charged_tokens(key)), [0, 5000, 2500]);
+    }
+
+    #[test]
     fn keys_that_left_take_no_memory() {
         let mut accounts = Accounts::default();
         for n in 0..1000 {

@@ -164,7 +164,57 @@ pub(super) fn starts(prompt: &[u32], block_tokens: u32) -> Box<[u64]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::submit::KeyId;
+    use kv::Sampling;
     use std::collections::BTreeSet;
+
+    /// A row of the prompt 1, 2, 3, and at most five tokens more.
+    fn row(generated: &[u32], flying: u32) -> Row {
+        let sampling = Sampling { temperature: 0.0, top_p: 1.0, top_k: 0, min_p: 0.0, seed: 0 };
+        let submit = Submit {
+            seq: SeqId(1),
+            key: KeyId(1),
+            weight: 1,
+            priority: 0,
+            prompt: [1, 2, 3].into(),
+            max_tokens: 5,
+            min_tokens: 0,
+            stop_ids: [].into(),
+            ignore_eos: false,
+            sampling,
+        };
+        let counts = Counts::default();
+        Row { submit, starts: Box::default(), arrived_us: 0, arrival: 1, age: Some(1), generated: generated.to_vec(), flying, counts, live: None }
+    }
+
+    #[test]
+    fn ids_are_of_the_prompt_and_then_of_the_answer() {
+        let (row, all) = (row(&[7, 8, 9], 1), [1, 2, 3, 7, 8, 9]);
+        for (from, to) in (0..=6).flat_map(|from| (from..=6).map(move |to| (from, to))) {
+            assert_eq!(row.ids(from, to)[..], all[from as usize..to as usize], "{from} to {to}");
+        }
+    }
+
+    #[test]
+    fn what_a_row_does_next_and_where_it_draws() {
+        // Generated, in flight, launched; what is next; the first position after which a token is drawn.
+        let rows: &[(&[u32], u32, u32, Next, u32)] = &[
+            (&[], 0, 0, Next::Prefill(3), 3),
+            (&[], 0, 2, Next::Prefill(1), 3),
+            (&[7], 0, 3, Next::Decode, 4),
+            (&[7, 8], 0, 3, Next::Prefill(2), 5),
+            (&[], 1, 3, Next::Decode, 4),
+            (&[7], 1, 4, Next::Decode, 5),
+            (&[7, 8, 9], 2, 7, Next::Wait, 8),
+        ];
+        for &(generated, flying, launched, next, draws) in rows {
+            let row = row(generated, flying);
+            let live = Live { life: 1, table: Vec::new(), given_up: 0, launched, sealed: 0, last_step: None };
+            assert_eq!((row.next(&live), row.most()), (next, 8), "{generated:?} and {flying}");
+            let index = generated.len() as u32 + flying;
+            assert_eq!([draws - 1, draws].map(|end| row.draw(end).map(|draw| draw.index)), [None, Some(index)], "{generated:?} and {flying}");
+        }
+    }
 
     #[test]
     fn prompts_that_begin_differently_are_told_apart() {

@@ -205,11 +205,14 @@ fn what_an_earlier_life_computed_is_not_sealed_in_the_blocks_of_this_one() {
     let mut wants = scheduler.begin_turn(0).unwrap();
     // Both enter; row 1 falls short, and row 2 makes room, with its first chunk in flight; its blocks are held; then there is room for all.
     let answers = [(vec![admitted(1..2), admitted(2..6)], 0), (vec![], 0), (vec![], 4), (vec![grown(), admitted(10..14)], 0)];
-    let mut steps = Vec::new();
+    let (mut steps, mut asked) = (Vec::new(), Vec::new());
     for (grants, held) in answers {
         let ledger = Ledger { held, ..Ledger::default() };
         match scheduler.settled(Settled { turn: wants.turn, grants, ledger, room: Vec::new() }, 0) {
-            Turn::Settle(more) => wants = more,
+            Turn::Settle(more) => {
+                asked.push(more.list.iter().filter(|want| matches!(want, Want::Grow { .. } | Want::Admit { .. })).count());
+                wants = more;
+            }
             Turn::Step(step) => {
                 steps.push(step);
                 wants = scheduler.begin_turn(0).unwrap_or(Wants::new(0, Vec::new()));
@@ -217,6 +220,7 @@ fn what_an_earlier_life_computed_is_not_sealed_in_the_blocks_of_this_one() {
             Turn::Idle => panic!("{:?}", scheduler.snapshot()),
         }
     }
+    assert_eq!(asked, [1, 2], "row 1's growth again at once, and row 2's admission in another turn");
     let rows = |step: &Step| step.rows.iter().map(|row| (row.seq.0, row.start, row.input.count())).collect::<Vec<_>>();
     assert_eq!(steps.iter().map(rows).collect::<Vec<_>>(), [[(1, 0, 4), (2, 0, 16)], [(1, 4, 1), (2, 0, 16)]]);
     let mut seals = |id, token| {
