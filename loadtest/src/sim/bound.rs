@@ -1,15 +1,18 @@
 //! S8 as a number: of two keys that both have rows waiting, neither gets ahead of the other by more than a constant, over any interval.
 //! Counted from what the clients saw and from nothing that the scheduler says.
 //!
-//! The constant, in weighted tokens. Let C be a key's charge. While `f` waits, and for any `g`, `C_g - C_f <= B_g`, where `B_g` is what a
-//! full batch of g's longest rows costs, prompts and answers, by g's weight:
+//! The constant, in weighted tokens. Let C be a key's charge, `B_g` what a full batch of g's longest rows costs, prompts and answers, by
+//! g's weight, and B the largest of these. While `f` waits, and for any `g`, `C_g - C_f <= B`:
 //! - A row of `g` is asked for only while `C_g <= C_f`, by the plan. From then on `g` is charged for rows that run, or are asked for, and
 //!   for no others: there are no more than a batch of them. `C_f` only grows.
-//! - When `f` begins to wait it starts at the least charge of those that wait, for which this holds; or if there are none, no lower than
-//!   the last one that waited, for which it held, and since then only rows that ran were charged for.
+//! - When `g` begins to wait with none of its rows running it may start as late as the last one that waits, for which this holds, and is
+//!   charged for nothing until it is asked for. With rows that run it starts at the least charge of those that wait, and they cost `B_g`.
+//! - When `f` begins to wait it starts no lower than the least charge of those that wait, for which this holds; or if there are none, no
+//!   lower than the last one that waited, for which it held, and since then only rows that ran were charged for.
 //!
-//! While both wait, what each is served is the growth of its charge. So over any interval `f` is served no more than `B_f + B_g` beyond
-//! `g`. (Sheng et al., OSDI 2024, theorem 4.4, has twice the larger of a prompt's cost and a batch's: they count a batch by its tokens.)
+//! While both wait, what each is served is the growth of its charge. `C_f - C_g` is no less than -B at the interval's beginning; and where it
+//! grows, by rows of `f` that run or are asked for, no more than `B_f` at its end. So over any interval `f` is served no more than `B_f + B`
+//! beyond `g`. (Sheng et al., OSDI 2024, theorem 4.4, has twice the larger of a prompt's cost and a batch's: they count a batch by its tokens.)
 //!
 //! Rows of a key may be held back for a prefix that another row computes; then the key does not count as waiting. Priorities order the
 //! rows of one key among themselves. Preemption takes a row's blocks and not its place: nobody enters before it runs again, and what is
@@ -92,7 +95,8 @@ impl Bound {
             (pair.least, pair.most) = (pair.least.min(pair.ahead), pair.most.max(pair.ahead));
             let gap = (pair.ahead - pair.least).max(pair.most - pair.ahead);
             // The scheduler rounds charges to 1/65536 of a token: one token is more than all roundings of a script.
-            let allowed = i128::from((self.most.row * self.most.batch + 1) * (light + heavy));
+            let all = (light * heavy).div_ceil(self.weights.values().copied().min().unwrap_or(1));
+            let allowed = i128::from((self.most.row * self.most.batch + 1) * (light.max(heavy) + all));
             self.apart += u64::from(4 * gap >= allowed);
             ensure(S8, gap <= allowed, || format!("{one:?} and {other:?}, of weights {light} and {heavy}, are {gap} apart, {allowed} at most"))?;
         }
@@ -126,11 +130,11 @@ mod tests {
             (1, &[(A, 42), (B, 42), (A, 42)], false),
             (1, &[(A, 21), (B, 42), (A, 43)], true),
             (1, &[(B, 21), (A, 42), (B, 43)], true),
-            // A third as much is as much: 3 a - b is 84 at most.
-            (3, &[(A, 28)], false),
-            (3, &[(A, 29)], true),
-            (3, &[(B, 84)], false),
-            (3, &[(B, 85)], true),
+            // A third as much is as much: 3 a - b is 126 at most.
+            (3, &[(A, 42)], false),
+            (3, &[(A, 43)], true),
+            (3, &[(B, 126)], false),
+            (3, &[(B, 127)], true),
         ];
         for (weight, served, broken) in rows {
             let mut bound = both_wait(*weight);

@@ -3,7 +3,7 @@
 //! Two checks make what `bound` holds to its bound. The charges are right: a weighted token for each prompt token at admission, two for each
 //! drawn one, and a key that had none waiting starts no lower than the least of those that have (Sheng et al., OSDI 2024), nor before
 //! the clock, which goes by an equal share for each unit of active weight of what is served while somebody waits, unless all that wait
-//! are before it. And the least
+//! are before it or its own rows run. And the least
 //! charged key goes first: whoever is admitted has no more charge than any other key whose rows could have been.
 
 use super::clients::Client;
@@ -68,7 +68,9 @@ impl Shares {
     pub(crate) fn enter(&mut self, key: KeyId, weight: u32) {
         let mut waiting: Vec<u64> = self.keys.values().filter(|share| share.waiting > 0).map(|share| share.charged).collect();
         waiting.sort_unstable();
+        let runs = self.keys.get(&key).is_some_and(|share| share.rows > 0);
         let start = match &waiting[..] {
+            [first, ..] if runs => *first,
             [] => self.least().unwrap_or(0).max(self.floor),
             [first, ..] => self.clock.min(waiting[waiting.len() - 1]).max(*first),
         };

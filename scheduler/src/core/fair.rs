@@ -3,12 +3,12 @@
 //! Source: Sheng et al., "Fairness in Serving Large Language Models", OSDI 2024 (VTC, weighted). An output token costs twice a
 //! prompt token. A key that had no row waiting starts at the least charge among the keys that wait, or, if none does, no lower than
 //! the last one that did: neither idleness earns credit, nor asking for less than one's share. So of keys that wait, none is ahead of
-//! another by more than what a full batch of its rows costs (S8; `loadtest/src/sim/bound.rs` derives it).
+//! another by more than what a full batch of some key's rows costs (S8; `loadtest/src/sim/bound.rs` derives it).
 //!
 //! That alone would let ever new keys, each the least charged one, keep an old key waiting as long as they come. So there is a
 //! clock as well, which goes as fast as the charge of a key would that had its share of what is served while somebody waits (virtual
 //! time: Demers, Keshav and Shenker, "Analysis and Simulation of a Fair Queueing Algorithm", SIGCOMM 1989), and from where the first
-//! one stood that had to wait. No key starts before it: once it has passed an old key's charge, whoever is new goes after that key. But
+//! one stood that had to wait. No key without rows starts before it: once it has passed an old key's charge, whoever is new goes after that key. But
 //! no key starts after all those that wait, either: rows that run cannot be taken their places, so a key that waits may be served less
 //! than the clock says. Of equal charges the row that came first goes first: were it the other way round, ever new keys, which start
 //! no later than the last one that waits, would keep that one waiting.
@@ -59,7 +59,8 @@ pub(super) fn prompt_charge(prompt: u32, weight: u32) -> u64 {
 impl Accounts {
     /// One more row of `key`.
     pub(super) fn enter(&mut self, key: KeyId, weight: u32) {
-        let start = self.start();
+        let runs = self.keys.get(&key).is_some_and(|account| account.rows > 0);
+        let start = self.start(runs);
         let account = self.keys.entry(key).or_insert(Account { charged: 0, weight: 1, rows: 0, waiting: 0 });
         if account.waiting == 0 {
             account.charged = account.charged.max(start);
@@ -117,10 +118,12 @@ impl Accounts {
         self.keys.retain(|_, account| account.rows > 0 || account.charged > start);
     }
 
-    /// Where a key starts that had no row waiting.
-    fn start(&self) -> u64 {
+    /// Where a key starts that had no row waiting. One whose rows run will be charged for them yet, on top of that: it starts with the
+    /// first.
+    fn start(&self, runs: bool) -> u64 {
         let waiting = || self.keys.values().filter(|a| a.waiting > 0).map(|a| a.charged);
         match (waiting().min(), waiting().max()) {
+            (Some(first), Some(_)) if runs => first,
             (Some(first), Some(last)) => self.clock.clamp(first, last),
             _ => self.least().unwrap_or(0).max(self.floor),
         }
