@@ -48,11 +48,12 @@ pub(crate) struct Args {
     /// Run the model in this process: for debugging, since what kills the model kills the server then
     #[arg(long)]
     in_process: bool,
-    /// Seconds that a step may take, if recent ones do not lead to expect longer, before the worker counts as hung and is replaced
-    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
+    /// Seconds that a step may take, if recent ones do not lead to expect longer, before the worker counts as hung and is replaced; the
+    /// first step after loading may take four times as long
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     step_deadline: u64,
     /// Seconds that loading the model may take
-    #[arg(long, default_value_t = 1800, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 1800, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     load_deadline: u64,
     /// Losses of the worker within a minute after which requests are refused until it is back
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]

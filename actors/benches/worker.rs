@@ -38,6 +38,7 @@ impl Idle {
             weight_bytes: 0,
             dtype: text(),
             device: text(),
+            files: 0,
         };
         Idle { info, launched: VecDeque::new() }
     }

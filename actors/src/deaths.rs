@@ -44,14 +44,19 @@ impl Deaths {
         if self.too_many() { pause.max(PAUSE_IF_MANY) } else { pause }
     }
 
-    /// With the last loss the model was lost so often that nobody should wait for it.
+    /// With the last loss the model was lost so often that nobody should wait for it: within so long, or, where losing it takes longer, in
+    /// a row without a step done.
     pub(crate) fn too_many(&self) -> bool {
-        self.recent.len() >= self.max as usize
+        self.recent.len() >= self.max as usize || self.barren >= self.max
     }
 
     /// In words.
     pub(crate) fn many(&self) -> String {
-        format!("lost {} times within {} s", self.max, WINDOW.as_secs())
+        if self.recent.len() >= self.max as usize {
+            format!("lost {} times within {} s", self.max, WINDOW.as_secs())
+        } else {
+            format!("lost {} times without a step done", self.barren)
+        }
     }
 }
 
@@ -76,6 +81,7 @@ mod tests {
         for (times, many) in rows {
             let mut deaths = Deaths::new(3);
             for &s in *times {
+                deaths.progress();
                 deaths.died(after(s));
             }
             assert_eq!(deaths.too_many(), *many, "{times:?}");
@@ -91,9 +97,11 @@ mod tests {
         deaths.progress();
         assert_eq!(deaths.died(now), PAUSE_IF_MANY);
         assert!(deaths.recent.len() <= 3, "no more is remembered than is needed");
-        let later = now + WINDOW;
-        assert_eq!(deaths.died(later).as_secs(), 1);
+        let later = |windows| now + windows * WINDOW;
         deaths.progress();
-        assert_eq!(deaths.died(later), Duration::ZERO);
+        assert_eq!((deaths.died(later(1)), deaths.too_many()), (Duration::ZERO, false));
+        assert_eq!((deaths.died(later(2)).as_secs(), deaths.too_many()), (1, false));
+        // However long each of them takes.
+        assert_eq!((deaths.died(later(3)).as_secs(), deaths.too_many(), deaths.many().as_str()), (5, true, "lost 3 times without a step done"));
     }
 }

@@ -273,7 +273,11 @@ impl Model {
                 self.show(WorkerState::Down);
                 self.room.tell(Err(error));
             }
-            End::Refused(error) => self.died(WorkerCause::Exit, error.to_string(), ctx),
+            // Clients hear of the reason, and where files lie is not their business.
+            End::Refused(error) => {
+                tracing::error!(%error, "the model cannot be opened again");
+                self.died(WorkerCause::Exit, "its files cannot be opened as they could before".into(), ctx);
+            }
         }
     }
 
@@ -285,7 +289,9 @@ impl Model {
         }
         let (now, flight) = (Instant::now(), self.flights.pop_front());
         if let Some(flight) = flight {
-            self.pace.done(flight.tokens, now.saturating_duration_since(flight.since));
+            // Neither a wait behind another step nor a message that was late is the step's own time.
+            let own = Duration::from_micros(done.micros).min(now.saturating_duration_since(flight.since));
+            self.pace.done(flight.tokens, own);
         }
         self.deaths.progress();
         // It waited behind the one before it.
@@ -293,6 +299,9 @@ impl Model {
             next.since = now;
         }
         up.scheduling.do_send(Stepped { done, memory });
+        if self.flights.is_empty() && self.worker.step_age_ms > 0 {
+            self.publish();
+        }
     }
 
     fn show(&mut self, state: WorkerState) {
@@ -335,8 +344,14 @@ fn fits(done: &StepDone, oldest: Option<&Flight>, vocab: u32) -> Result<(), Stri
 /// Without this actor no step can run: the rows must hear of it instead of waiting.
 impl Drop for Model {
     fn drop(&mut self) {
+        let reason = "its keeper stopped after an internal fault";
+        if self.state != State::Gone {
+            self.worker.pid = None;
+            self.worker.down.get_or_insert_with(|| reason.into());
+            self.show(WorkerState::Down);
+        }
         if let Some(up) = &self.up {
-            up.scheduling.do_send(ModelIs::Gone("its keeper stopped after an internal fault".into()));
+            up.scheduling.do_send(ModelIs::Gone(reason.into()));
         }
     }
 }

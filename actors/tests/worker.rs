@@ -36,6 +36,7 @@ fn main() {
         trial("too_many_deaths_refuse_until_the_model_is_back", deaths::too_many_deaths_refuse_until_the_model_is_back),
         trial("a_load_that_hangs_is_ended", deaths::a_load_that_hangs_is_ended),
         trial("a_model_that_cannot_be_loaded_is_said_as_it_is", deaths::a_model_that_cannot_be_loaded_is_said_as_it_is),
+        trial("a_death_is_seen_though_somebody_holds_the_connection", deaths::a_death_is_seen_though_somebody_holds_the_connection),
         trial("the_last_handle_takes_the_worker_with_it", deaths::the_last_handle_takes_the_worker_with_it),
     ];
     // One after the other: they watch this process's descriptors and children.

@@ -36,6 +36,8 @@ pub struct EngineInfo {
     pub weight_bytes: u64,
     pub dtype: String,
     pub device: String,
+    /// Of the files that the model was read from. Another one under the same name is another model.
+    pub files: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@
 //! - [`mlx_engine`]: the engine that serves. [`synthetic`]: an engine without weights, for tests and simulations.
 //! - [`model`]: one packed pass. [`packing`]: a step laid out, [`tiles`]: in passes of a fixed shape. [`families`]: the equations. [`attend`]: the pool, and rows.
 //!   [`kernels`]: what MLX has no kernel for. [`rope`], [`sample`]: positions, and drawing tokens.
-//! - [`config`], [`weights`], [`gguf`]: what is on disk. [`text`]: everything between text and ids.
+//! - [`config`], [`weights`], [`gguf`]: what is on disk. [`files`]: whether it is still the same. [`text`]: everything between text and ids.
 //! - [`measure`]: what a model will take, from its headers. [`workspace`]: what a step takes, by running one.
 //! - [`check`]: a model held against the oracle's recordings.
 
@@ -22,6 +22,7 @@ pub mod config;
 pub mod engine;
 #[cfg(feature = "mlx")]
 pub mod families;
+pub mod files;
 pub mod gguf;
 #[cfg(feature = "mlx")]
 pub mod kernels;

@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::engine::{Engine, EngineError, EngineInfo, Memory};
+use crate::files;
 use crate::mlx::{self, DeviceChoice, Place, Res};
 use crate::model::{Model, failed};
 use crate::packing::Packing;
@@ -32,6 +33,7 @@ pub struct Opened {
     model: Model,
     name: String,
     place: Place,
+    files: u64,
 }
 
 /// Serves steps. Every MLX object of the process is in here.
@@ -70,8 +72,9 @@ impl Opened {
         let place = mlx::choose(o.device).map_err(load)?;
         let dense = dense(o, place);
         let (config, source) = weights::open(&o.path)?;
+        let files = files::mark(&o.path).map_err(|e| load(e.to_string()))?;
         let model = Model::load(config, source.as_ref(), dense, place)?;
-        Ok(Opened { model, name: o.name.clone().unwrap_or_else(|| name_of(&o.path)), place })
+        Ok(Opened { model, name: o.name.clone().unwrap_or_else(|| name_of(&o.path)), place, files })
     }
 
     /// What its K and V take.
@@ -133,6 +136,7 @@ impl Opened {
             weight_bytes: self.model.weight_bytes(),
             dtype: format!("{:?}", self.model.dtype()).to_lowercase(),
             device: if self.place == Place::Gpu { "gpu".to_owned() } else { "cpu".to_owned() },
+            files: self.files,
         };
         Ok(MlxEngine { info, model: self.model, flight: VecDeque::new(), previous: None })
     }
@@ -143,7 +147,7 @@ impl MlxEngine {
     pub(crate) fn into_opened(mut self) -> Result<Opened, EngineError> {
         self.model.make_pool(0)?;
         let place = if self.info.device == "gpu" { Place::Gpu } else { Place::Cpu };
-        Ok(Opened { model: self.model, name: self.info.name, place })
+        Ok(Opened { model: self.model, name: self.info.name, place, files: self.info.files })
     }
 
     fn pass(&mut self, step: &Step, packing: Packing, previous: Option<&Array>) -> Result<Part, EngineError> {

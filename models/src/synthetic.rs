@@ -54,6 +54,7 @@ impl Synthetic {
             weight_bytes: 0,
             dtype: "u64".into(),
             device: "cpu".into(),
+            files: 0,
         };
         let slots = (shape.blocks as usize + 1) * BLOCK_TOKENS as usize;
         Synthetic { info, pool: vec![0; slots], launched: VecDeque::new(), previous: Vec::new() }

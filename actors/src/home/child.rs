@@ -1,7 +1,8 @@
 //! The worker process: started, spoken to over a socket, killed where it must be, and always waited for.
 //!
-//! Three threads serve a life. One writes: a worker that does not read must not hold up whoever sends. One reads, and is the one that
-//! sees the end: it makes sure that the process is gone and gives the last word. One passes on what the process logs.
+//! Four threads serve a life. One writes: a worker that does not read must not hold up whoever sends. One reads, and is the one that
+//! sees the end: it makes sure that the process is gone and gives the last word. One passes on what the process logs, and one waits for
+//! its end.
 
 use super::{Ear, End, Program, Saying, log};
 use crossbeam::channel::{Receiver, Sender, unbounded};
@@ -72,9 +73,15 @@ impl Drop for Process {
     }
 }
 
-/// Starts the three threads; the one that sees the end is the last.
+/// Starts the threads; the one that gives the last word is the last.
 fn attend(ours: UnixStream, log: PipeReader, (child, pid): (&Arc<Mutex<Child>>, u32), messages: Receiver<ToWorker>, ear: Ear) -> io::Result<()> {
     let (reader, child) = (Reader::new(ours.try_clone()?), Arc::clone(child));
+    let (ended, own) = (ours.try_clone()?, Pid::from_child(&child.lock().unwrap_or_else(PoisonError::into_inner)));
+    spawn("worker end", move || {
+        wait(own);
+        // Somebody else may hold the worker's end of the connection, which does not close then. It fails only where it is closed.
+        let _ = ended.shutdown(Shutdown::Both);
+    })?;
     spawn("worker log", move || log::pass_on(log, pid))?;
     spawn("worker out", move || write(ours, &messages))?;
     spawn("worker in", move || read(reader, &child, &ear))
@@ -146,7 +153,11 @@ fn kill(child: &Mutex<Child>) {
 /// another's.
 fn reap(child: &Mutex<Child>) -> io::Result<ExitStatus> {
     let lock = || child.lock().unwrap_or_else(PoisonError::into_inner);
-    let pid = Pid::from_child(&lock());
-    while waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).err() == Some(Errno::INTR) {}
+    wait(Pid::from_child(&lock()));
     lock().wait()
+}
+
+/// Waits for a process's end, and leaves it in the system's table.
+fn wait(pid: Pid) {
+    while waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).err() == Some(Errno::INTR) {}
 }

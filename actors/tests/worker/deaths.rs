@@ -5,6 +5,7 @@ use crate::synthetic::{Job, Noise, Nonsense, Wrong};
 use actors::{Event, Failure, Options, Params, Service, WorkerState, WorkerStats};
 use futures_util::future::join_all;
 use models::engine::EngineError;
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pidfd_getfd, pidfd_open};
 use std::path::Path;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -130,6 +131,19 @@ pub(crate) fn a_model_that_cannot_be_loaded_is_said_as_it_is() {
     let dir = tempfile::tempdir().unwrap();
     let refused = actors::start(job(Wrong::Refuses, 9, dir.path()).home(), options(2), text()).err();
     assert_eq!(refused, Some(EngineError::Load { file: "weights".into(), reason: "are missing".into() }));
+}
+
+/// A connection ends when nobody holds its end any more; a process may have left that to another one.
+pub(crate) fn a_death_is_seen_though_somebody_holds_the_connection() {
+    on_arbiter(async {
+        let service = actors::start(Job::good(BLOCKS).home(), options(2), text()).unwrap();
+        let pid = Pid::from_raw(service.stats().worker.pid.unwrap().cast_signed()).unwrap();
+        let held = pidfd_getfd(pidfd_open(pid, PidfdFlags::empty()).unwrap(), 0, PidfdGetfdFlags::empty()).unwrap();
+        kill_process(pid, Signal::KILL).unwrap();
+        patiently(service.watch().wait_for(|stats| stats.worker.exits == 1 && stats.worker.state == WorkerState::Ready)).await.unwrap();
+        agrees("goes on", &greedy(20), &whole(service.ask(ask("goes on", greedy(20)))).await.unwrap());
+        drop(held);
+    });
 }
 
 pub(crate) fn the_last_handle_takes_the_worker_with_it() {

@@ -164,6 +164,7 @@ mod tests {
             weight_bytes: 5,
             dtype: "f32".into(),
             device: "cpu".into(),
+            files: 1 << 60,
         };
         let results = vec![RowResult { seq: SeqId(1), token: Ok(9) }, RowResult { seq: SeqId(2), token: Err(RowFault::NotFinite) }];
         let load = EngineError::Load { file: "/models/ä".into(), reason: "no tensor".into() };

@@ -31,7 +31,7 @@ pub fn socket() -> io::Result<UnixStream> {
 }
 
 /// Ctrl-C and a service manager's SIGTERM reach every process of a group. When to end is the server's to decide: its rows may still be
-/// running. If it ends without a word, this process is killed, even one that is stopped.
+/// running. If it ends without a word, this process is killed, even one that is stopped. Whoever starts it had better see to that, too.
 pub fn depend_on_the_server() {
     // SAFETY: plain system calls at the process's start; nothing here handles these signals.
     unsafe {
