@@ -82,7 +82,10 @@ pub(crate) fn run() -> Result<(), Failed> {
         Ok(job) => job.open(blocks),
         Err(error) => Err(EngineError::Step(format!("what to open cannot be read: {error}"))),
     };
-    match process::serve(socket, open) {
+    // Not on the process's first thread: there the C library's allocator works differently, and steps were slower.
+    let thread = std::thread::Builder::new().name("model".into()).spawn(move || process::serve(socket, open));
+    let served = thread.map_err(|e| format!("the model's thread cannot start: {e}"))?.join();
+    match served.unwrap_or(Ok(())) {
         // What is wrong the server has been told.
         Ok(()) => Err(failed(String::new())),
         Err(frame::Error::Closed) => Ok(()),
