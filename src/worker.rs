@@ -39,14 +39,6 @@ impl Job {
         let command = move || {
             let mut command = Command::new(&program);
             command.arg0("coxswain").arg("worker");
-            #[cfg(target_os = "linux")]
-            // SAFETY: between fork and exec only this system call is made.
-            unsafe {
-                command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
-                    0 => Ok(()),
-                    _ => Err(std::io::Error::last_os_error()),
-                });
-            }
             command
         };
         Ok(Home::Process(Program { command: Box::new(command), job }))

@@ -103,28 +103,20 @@ fn steps(c: &mut Criterion) {
                 id += 1;
                 step(id, positions)
             };
-            c.bench_function(&format!("{positions}/{place}/one"), |b| {
-                b.iter_batched(
-                    &mut next,
-                    |step| {
-                        life.step(step);
-                        done();
-                    },
-                    criterion::BatchSize::SmallInput,
-                );
-            });
-            life.step(next());
-            c.bench_function(&format!("{positions}/{place}/two"), |b| {
-                b.iter_batched(
-                    &mut next,
-                    |step| {
-                        life.step(step);
-                        done();
-                    },
-                    criterion::BatchSize::SmallInput,
-                );
-            });
-            done();
+            for (flying, ahead) in [("one", 0), ("two", 1)] {
+                (0..ahead).for_each(|_| life.step(next()));
+                c.bench_function(&format!("{positions}/{place}/{flying}"), |b| {
+                    b.iter_batched(
+                        &mut next,
+                        |step| {
+                            life.step(step);
+                            done();
+                        },
+                        criterion::BatchSize::SmallInput,
+                    );
+                });
+                (0..ahead).for_each(|_| done());
+            }
         }
     }
 }

@@ -13,10 +13,14 @@ use models::wire::frame::{Error, Reader, Writer};
 use models::wire::{FromWorker, ToWorker};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+#[cfg(target_os = "linux")]
+use rustix::process::{Signal, set_parent_process_death_signal};
 use std::io::{self, PipeReader};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+#[cfg(target_os = "linux")]
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ExitStatus};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -34,6 +38,12 @@ impl Process {
         let (log, log_end) = io::pipe()?;
         let mut command = (program.command)();
         command.stdin(OwnedFd::from(theirs)).stdout(log_end.try_clone()?).stderr(log_end);
+        #[cfg(target_os = "linux")]
+        // Even a worker that is stopped, and sees no connection end, goes with us.
+        // SAFETY: between fork and exec only this system call is made.
+        unsafe {
+            command.pre_exec(|| set_parent_process_death_signal(Some(Signal::KILL)).map_err(Into::into));
+        }
         let child = command.spawn()?;
         // Our copies of the child's ends: while one is open, its death cannot be seen.
         drop(command);

@@ -31,14 +31,12 @@ pub fn socket() -> io::Result<UnixStream> {
 }
 
 /// Ctrl-C and a service manager's SIGTERM reach every process of a group. When to end is the server's to decide: its rows may still be
-/// running. If it ends without a word, this process is killed, even one that is stopped. Whoever starts it had better see to that, too.
+/// running. If it ends without a word, so does this process.
 pub fn depend_on_the_server() {
     // SAFETY: plain system calls at the process's start; nothing here handles these signals.
     unsafe {
         libc::signal(libc::SIGINT, libc::SIG_IGN);
         libc::signal(libc::SIGTERM, libc::SIG_IGN);
-        #[cfg(target_os = "linux")]
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
     }
 }
 

@@ -8,9 +8,9 @@
 //! That alone would let ever new keys, each the least charged one, keep an old key waiting as long as they come. So there is a
 //! clock as well, which goes as fast as the charge of a key would that had its share of what is served while somebody waits (virtual
 //! time: Demers, Keshav and Shenker, "Analysis and Simulation of a Fair Queueing Algorithm", SIGCOMM 1989), and from where the first
-//! one stood that had to wait. No key without rows starts before it: once it has passed an old key's charge, whoever is new goes after that key. But
-//! no key starts after all those that wait, either: rows that run cannot be taken their places, so a key that waits may be served less
-//! than the clock says. Of equal charges the row that came first goes first: were it the other way round, ever new keys, which start
+//! one stood that had to wait. No key without rows starts before it: once it has passed an old key's charge, whoever is new goes after
+//! that key. But no key starts after all those that wait, either: rows that run cannot be taken their places, so a key that waits may be
+//! served less than the clock says. Of equal charges the row that came first goes first: were it the other way round, ever new keys, which start
 //! no later than the last one that waits, would keep that one waiting.
 
 use crate::submit::KeyId;
