@@ -6,6 +6,7 @@ Throughput: closed loops of 1 and of 16 streams, with and without --in-process i
 Probes: /health, /metrics and /v1/models while a prompt of 6,000 tokens is read, in both.
 """
 import argparse
+import contextlib
 import json
 import statistics
 import threading
@@ -50,6 +51,16 @@ def probe(server, probes, prompt_tokens):
     return sorted(took)
 
 
+@contextlib.contextmanager
+def serving(binary, options):
+    server = Server(binary, options)
+    try:
+        yield server
+    finally:
+        server.process.terminate()
+        server.process.wait()
+
+
 def main():
     args = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     args.add_argument("binary")
@@ -57,27 +68,28 @@ def main():
     args.add_argument("--probes", type=int, default=200)
     args.add_argument("--streams", default="1,16")
     args = args.parse_args()
-    options = ["--kv-budget", "1GB", "--no-prefix-cache"]
-    servers = {"process": Server(args.binary, options), "in-process": Server(args.binary, [*options, "--in-process"])}
-    try:
-        for streams, tokens in [(int(n), 100) for n in args.streams.split(",")]:
-            found = {name: [] for name in servers}
-            for server in servers.values():
-                throughput(server, streams, 10)
-            for turn in range(args.rounds):
-                # Each goes first in every other round.
-                for name, server in list(servers.items())[:: 1 if turn % 2 else -1]:
-                    found[name].append(throughput(server, streams, tokens))
-            middle = {name: statistics.median(each) for name, each in found.items()}
-            print(f"{streams} streams: {middle['process']:.1f} tokens a second in a process of its own, {middle['in-process']:.1f} in the server's:"
-                  f" ratio {middle['process'] / middle['in-process']:.3f} (medians of {args.rounds})", flush=True)
-        for name, server in servers.items() if args.probes else ():
+    options = {"process": ["--kv-budget", "1GB", "--no-prefix-cache"], "in-process": ["--kv-budget", "1GB", "--no-prefix-cache", "--in-process"]}
+    widths = [int(n) for n in args.streams.split(",")]
+    found = {(name, streams): [] for name in options for streams in widths}
+    for turn in range(args.rounds):
+        # Each goes first in every other round. Both begin anew each time: where a process's memory happens to lie makes it several
+        # percent faster or slower for life.
+        for name in list(options)[:: 1 if turn % 2 else -1]:
+            with serving(args.binary, options[name]) as server:
+                for streams in widths:
+                    throughput(server, streams, 10)
+                    found[name, streams].append(throughput(server, streams, 100))
+    for streams in widths:
+        own, shared = found["process", streams], found["in-process", streams]
+        middle = statistics.median(own), statistics.median(shared)
+        spread = ", ".join(f"{a / b:.2f}" for a, b in zip(own, shared))
+        print(f"{streams} streams: {middle[0]:.1f} tokens a second in a process of its own, {middle[1]:.1f} in the server's:"
+              f" ratio {middle[0] / middle[1]:.3f} (medians of {args.rounds}; round by round {spread})", flush=True)
+    for name in options if args.probes else ():
+        with serving(args.binary, options[name]) as server:
             took = probe(server, args.probes, 6000)
-            at = lambda share: took[min(len(took) - 1, int(share * len(took)))]
-            print(f"{name}: {len(took)} probes while 6,000 tokens are read: p50 {at(0.5):.1f}, p99 {at(0.99):.1f}, most {took[-1]:.1f} ms", flush=True)
-    finally:
-        for server in servers.values():
-            server.process.terminate()
+        at = lambda share: took[min(len(took) - 1, int(share * len(took)))]
+        print(f"{name}: {len(took)} probes while 6,000 tokens are read: p50 {at(0.5):.1f}, p99 {at(0.99):.1f}, most {took[-1]:.1f} ms", flush=True)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@
 //! time: Demers, Keshav and Shenker, "Analysis and Simulation of a Fair Queueing Algorithm", SIGCOMM 1989), and from where the first
 //! one stood that had to wait. No key without rows starts before it: once it has passed an old key's charge, whoever is new goes after
 //! that key. But no key starts after all those that wait, either: rows that run cannot be taken their places, so a key that waits may be
-//! served less than the clock says. Of equal charges the row that came first goes first: were it the other way round, ever new keys, which start
-//! no later than the last one that waits, would keep that one waiting.
+//! served less than the clock says. Of keys charged alike, those go first that came before the clock had passed them and were charged
+//! nothing since, so that a new key does not stand behind a flood; then those with fewer rows in the batch; then the row that came first.
+//! Were new keys always first, they could keep the last one that waits waiting: these can until the clock has passed it.
 
 use crate::submit::KeyId;
 use std::collections::BTreeMap;
@@ -42,6 +43,8 @@ struct Account {
     rows: u32,
     /// Of them those that were never admitted.
     waiting: u32,
+    /// With no row in the batch it began to wait where others stood that the clock had not passed, and was charged nothing since.
+    new: bool,
 }
 
 impl Account {
@@ -51,8 +54,24 @@ impl Account {
     }
 }
 
+/// In the order of its fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Standing {
+    charged: u64,
+    old: bool,
+    /// Rows that were admitted and have not ended.
+    running: u32,
+}
+
+impl Standing {
+    /// Once one more row is admitted.
+    pub(super) fn after(self, prompt: u32, weight: u32) -> Standing {
+        Standing { charged: self.charged + prompt_charge(prompt, weight), old: true, running: self.running + 1 }
+    }
+}
+
 /// Charge for `prompt` tokens.
-pub(super) fn prompt_charge(prompt: u32, weight: u32) -> u64 {
+fn prompt_charge(prompt: u32, weight: u32) -> u64 {
     (u64::from(prompt) * PROMPT_COST * SCALE).div_ceil(u64::from(weight.max(1)))
 }
 
@@ -61,8 +80,9 @@ impl Accounts {
     pub(super) fn enter(&mut self, key: KeyId, weight: u32) {
         let runs = self.keys.get(&key).is_some_and(|account| account.rows > 0);
         let start = self.start(runs);
-        let account = self.keys.entry(key).or_insert(Account { charged: 0, weight: 1, rows: 0, waiting: 0 });
+        let account = self.keys.entry(key).or_insert(Account { charged: 0, weight: 1, rows: 0, waiting: 0, new: false });
         if account.waiting == 0 {
+            account.new = !runs && account.charged <= start && self.clock <= start;
             account.charged = account.charged.max(start);
         }
         if self.waiting == 0 {
@@ -143,12 +163,19 @@ impl Accounts {
         }
         if let Some(account) = self.keys.get_mut(&key) {
             account.charged += (cost * SCALE).div_ceil(account.weight);
+            account.new &= cost == 0;
         }
     }
 
     /// In 1/65536 of a weighted token.
     pub(super) fn charged(&self, key: KeyId) -> u64 {
         self.keys.get(&key).map_or(self.floor, |a| a.charged)
+    }
+
+    /// Where `key` stands among those that wait: the least goes next.
+    pub(super) fn standing(&self, key: KeyId) -> Standing {
+        let account = self.keys.get(&key);
+        Standing { charged: self.charged(key), old: !account.is_some_and(|a| a.new), running: account.map_or(0, |a| a.rows - a.waiting) }
     }
 
     /// Keys with rows, by number.

@@ -1,6 +1,6 @@
 //! Rows that wait for their first admission: by key, then by priority, then by arrival.
 
-use super::fair::{Accounts, prompt_charge};
+use super::fair::Accounts;
 use super::row::Row;
 use crate::submit::KeyId;
 use kv::SeqId;
@@ -51,18 +51,19 @@ impl Queue {
         }
     }
 
-    /// All waiting rows in the order of admission: the least charged key next, each row charged its prompt as if it were admitted.
+    /// All waiting rows in the order of admission: the key that stands first goes next, each row charged its prompt as if it were
+    /// admitted. Of keys that stand alike it is the one whose row came first.
     pub(super) fn in_order<'a>(&'a self, accounts: &'a Accounts) -> impl Iterator<Item = SeqId> + 'a {
         let mut places: Vec<_> = self.keys.values().map(BTreeSet::iter).collect();
-        let head = |charged, places: &mut std::collections::btree_set::Iter<'a, Place>, key| {
+        let head = |standing, places: &mut std::collections::btree_set::Iter<'a, Place>, key| {
             let place = places.next()?;
-            Some(Reverse((charged, place.arrival, key, place)))
+            Some(Reverse((standing, place.arrival, key, place)))
         };
         let heads = self.keys.keys().zip(&mut places).enumerate();
-        let mut heads: BinaryHeap<_> = heads.filter_map(|(key, (id, places))| head(accounts.charged(*id), places, key)).collect();
+        let mut heads: BinaryHeap<_> = heads.filter_map(|(key, (id, places))| head(accounts.standing(*id), places, key)).collect();
         std::iter::from_fn(move || {
-            let Reverse((charged, _, key, place)) = heads.pop()?;
-            heads.extend(head(charged + prompt_charge(place.prompt, place.weight), &mut places[key], key));
+            let Reverse((standing, _, key, place)) = heads.pop()?;
+            heads.extend(head(standing.after(place.prompt, place.weight), &mut places[key], key));
             Some(place.seq)
         })
     }

@@ -35,8 +35,8 @@ fn a_flood_of_one_key_does_not_delay_another() {
     assert!(place <= 2, "admitted as number {place}");
 }
 
-/// It starts where the flood stands. Where nothing was charged to the flood between that and the next free place, the two are equal, and
-/// the flood's row came first; otherwise the one is next.
+/// It starts where the flood stands, whether or not that is charged anything before the next place is free. Only where nothing was served
+/// at all, the flood's first row came first.
 #[test]
 fn one_among_a_hundred_is_next() {
     for (tokens, steps) in [1, 2, 4].into_iter().flat_map(|tokens| (0..6).map(move |steps| (tokens, steps))) {
@@ -49,8 +49,7 @@ fn one_among_a_hundred_is_next() {
         bench.submit(of_key(2, 1, ask(500, own(500, 8), tokens))).unwrap();
         bench.run();
         let place = bench.admitted()[before..].iter().position(|seq| *seq == 500).unwrap();
-        let free = steps % tokens == 0;
-        assert!(place <= usize::from(free), "answers of {tokens}, after {steps} steps: {place} before it");
+        assert_eq!(place, usize::from(steps == 0), "answers of {tokens}, after {steps} steps: so many before it");
     }
 }
 
