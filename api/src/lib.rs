@@ -7,6 +7,7 @@
 
 mod ask;
 mod body;
+mod console;
 mod fields;
 mod ids;
 mod messages;

@@ -5,7 +5,7 @@ use crate::body::{self, BodyLimit};
 use crate::refusal::{Kind, Refusal};
 use crate::stream::{Frames, begun, whole};
 use crate::wire::{Head, Model, Voice};
-use crate::{ids, tokens};
+use crate::{console, ids, tokens};
 use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::header::{CACHE_CONTROL, HeaderName, HeaderValue};
@@ -39,6 +39,8 @@ pub fn app(service: Service, body_limit_bytes: usize) -> impl Fn(&mut web::Servi
             .service(get("/livez", live))
             .service(get("/metrics", metrics))
             .service(get("/stats", stats))
+            .service(get("/", console::page))
+            .service(get("/console/{name}", console::part))
             .default_service(web::to(no_route));
         config.service(scope);
     }
