@@ -20,12 +20,13 @@ let awaySince = null;
 // --- what state the service is in
 
 const STATES = {
-  ready: ["ready", "Ready"],
-  loading: ["loading", "Loading the model"],
-  lost: ["lost", "Worker lost"],
-  down: ["down", "Down"],
-  draining: ["draining", "Draining"],
-  away: ["away", "Server away"],
+  ready: "Ready",
+  loading: "Loading the model",
+  lost: "Worker lost",
+  down: "Down",
+  draining: "Draining",
+  away: "Server away",
+  locked: "Key wanted",
 };
 
 function judge(stats) {
@@ -39,9 +40,8 @@ function judge(stats) {
 }
 
 function showState([name, text], button = false) {
-  const [, word] = STATES[name];
   $("state").dataset.state = name;
-  say($("state-word"), word);
+  say($("state-word"), STATES[name]);
   $("banner").hidden = text === "";
   $("banner").dataset.state = name;
   say($("banner-text"), text);
@@ -54,11 +54,11 @@ function showState([name, text], button = false) {
   }
 }
 
-export function away(text, nextMs, now) {
+export function away({ text, wantsKey }, nextMs, now) {
   awaySince ??= now;
-  const since = now - awaySince < 1000 ? "" : ` for ${seconds(Math.round((now - awaySince) / 1000)).replace(/\.\d+/, "")}`;
-  showState(["away", `${text.replace(/\.$/, since + ".")} Asking again in ${Math.round(nextMs / 1000)} s.`], true);
-  document.title = "away · coxswain";
+  const since = wantsKey || now - awaySince < 1000 ? "" : ` for ${seconds(Math.round((now - awaySince) / 1000)).replace(/\.\d+/, "")}`;
+  showState([wantsKey ? "locked" : "away", `${text.replace(/\.$/, since + ".")} Asking again in ${Math.round(nextMs / 1000)} s.`], true);
+  document.title = `${wantsKey ? "locked" : "away"} · coxswain`;
   lines.rate.push({ t: now, v: null });
   lines.rows.push({ t: now, v: null });
 }
@@ -103,8 +103,7 @@ function showRate(s, now) {
 function showRows(s, now) {
   lines.rows.push({ t: now, v: s.running });
   say($("running"), count(s.running));
-  const full = s.waiting > 0 && s.retry_after_s > 0 ? `; if full, come again in ${s.retry_after_s} s` : "";
-  say($("waiting"), s.waiting === 0 ? "nobody waits" : `${count(s.waiting)} waiting${full}`);
+  say($("waiting"), s.waiting === 0 ? "nobody waits" : `${count(s.waiting)} waiting`);
 }
 
 function showMemory(kv) {
@@ -169,9 +168,9 @@ export function metrics(found, now) {
   // First tokens are rare: the mean of the last minute; of the time between tokens what is true now.
   const [ttft, itl, itlMinute] = [since("ttft", SPAN_MS), since("itl", ITL_MS), since("itl", SPAN_MS)];
   say($("ttft"), ttft ? ms(1000 * ttft.mean) : "–");
-  say($("ttft-note"), ttft ? `p95 ≈ ${ms(1000 * ttft.quantile(0.95))} · ${count(ttft.count)} in a minute` : "none in the last minute");
+  say($("ttft-note"), ttft ? `p95 ≈ ${ms(1000 * ttft.quantile(0.95))} of ${count(ttft.count)}` : "none in a minute");
   say($("itl"), itl ? ms(1000 * itl.mean) : "–");
-  say($("itl-note"), itlMinute ? `p95 ≈ ${ms(1000 * itlMinute.quantile(0.95))} in a minute` : "none in the last minute");
+  say($("itl-note"), itlMinute ? `p95 ≈ ${ms(1000 * itlMinute.quantile(0.95))}` : "none in a minute");
 }
 
 export function redrawLines(now = looks.at(-1)?.t) {

@@ -1,6 +1,6 @@
 // The chat: turns, the answer that is running, and what is sent. One answer runs at a time; stopping aborts its request, which frees the row.
 
-import { $, announce, count, el, keep, kept, many, ms, randomName, rate, say } from "./dom.js";
+import { $, announce, count, el, keep, keptJson, many, ms, randomName, rate, say } from "./dom.js";
 import { Body } from "./answer.js";
 import { ask, events, refusal } from "./server.js";
 import * as settings from "./settings.js";
@@ -9,7 +9,7 @@ const KEPT = "coxswain.chat";
 /** How often the page shows what came, at most: a fast model says more than a screen can. */
 const SHOW_MS = 40;
 
-/** { role, text, end, final, usage, fault } and its elements; `end` of an answer: null while it runs, then done, stopped or failed. */
+/** { role, text, end, reason, final, usage, fault } and its elements; `end` of an answer: null while it runs, then done, stopped or failed. */
 let turns = [];
 let running = null;
 let modelName = "assistant";
@@ -43,7 +43,7 @@ function dropFrom(index) {
 }
 
 function save() {
-  const plain = turns.map(({ role, text, end, final, usage, fault }) => ({ role, text, end, final, usage, fault }));
+  const plain = turns.map(({ role, text, end, reason, final, usage, fault }) => ({ role, text, end, reason, final, usage, fault }));
   keep(sessionStorage, KEPT, plain.length > 0 ? JSON.stringify(plain) : "");
 }
 
@@ -153,8 +153,8 @@ function send() {
 function again() {
   if (running !== null || turns.length === 0) return;
   if (turns.at(-1).role === "assistant") dropFrom(turns.length - 1);
-  $("message").focus();
   answer();
+  $("stop").focus();
 }
 
 function wrongSetting(text) {
@@ -234,8 +234,8 @@ function showComposer() {
   const hadFocus = [$("send"), $("stop")].includes(document.activeElement);
   $("send").hidden = runs;
   $("stop").hidden = !runs;
-  // A button that hides must not take the focus with it.
-  if (hadFocus) $(runs ? "stop" : "message").focus();
+  // A button that hides must not take the focus with it; but on a phone the box would bring the keyboard up.
+  if (hadFocus) $(runs ? "stop" : matchMedia("(pointer: coarse)").matches ? "scroll" : "message").focus();
 }
 
 /** As high as its text, up to what the style allows. */
@@ -269,7 +269,9 @@ function fresh() {
 }
 
 export function start() {
-  for (const turn of JSON.parse(kept(sessionStorage, KEPT) ?? "[]")) add({ ...turn, end: turn.end ?? "stopped" });
+  for (const turn of keptJson(sessionStorage, KEPT, [])) add(turn);
+  // The page was left while the answer ran: the row is gone, and may be asked for again.
+  if (turns.at(-1)?.role === "user") add({ role: "assistant", text: "", end: "stopped" });
   showMeta();
   $("composer").addEventListener("submit", (event) => {
     event.preventDefault();

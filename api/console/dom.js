@@ -34,6 +34,15 @@ export function kept(storage, name) {
   }
 }
 
+/** What was kept as JSON, or `otherwise`: another version of the page may have written it. */
+export function keptJson(storage, name, otherwise) {
+  try {
+    return JSON.parse(kept(storage, name)) ?? otherwise;
+  } catch {
+    return otherwise;
+  }
+}
+
 export function keep(storage, name, value) {
   try {
     if (value) storage.setItem(name, value);

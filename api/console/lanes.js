@@ -160,7 +160,9 @@ function showQueue(queued) {
 
 /** Also when the theme or the width changes. */
 export function draw(now = lastLook) {
-  const fastest = Math.max(1, ...lanes.flatMap((lane) => lane.samples.map((s) => s.rate ?? 0)));
+  // Nine tenths of what is drawn fit; the few looks that caught many tokens at once are cut, or nothing else could be told apart.
+  const rates = lanes.flatMap((lane) => lane.samples.filter((s) => s.rate > 0).map((s) => s.rate)).sort((a, b) => a - b);
+  const fastest = rates[Math.floor(0.9 * (rates.length - 1))] ?? 1;
   for (const lane of lanes) drawLane(lane, now, fastest);
 }
 
@@ -196,7 +198,7 @@ function drawSample(c, s, from, to, h, fastest) {
       break;
     }
     case "decode": {
-      const high = s.rate > 0 ? 5 + (h - 7) * (s.rate / fastest) : 2;
+      const high = s.rate > 0 ? 5 + (h - 7) * Math.min(1, s.rate / fastest) : 2;
       c.fillStyle = colour("decode");
       c.fillRect(from, h - high, wide, high);
       break;

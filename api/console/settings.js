@@ -1,6 +1,6 @@
 // The settings of a chat. Empty means that the field is not sent: the server's default holds.
 
-import { $, keep, kept } from "./dom.js";
+import { $, keep, keptJson } from "./dom.js";
 import { key, setKey } from "./server.js";
 
 const NUMBERS = ["temperature", "top_p", "top_k", "min_p", "max_tokens", "seed"];
@@ -40,8 +40,8 @@ export function open(focus) {
 
 /** `keyChanged` is called when another key is in force. */
 export function start(keyChanged) {
-  const saved = JSON.parse(kept(sessionStorage, KEPT) ?? "{}");
-  for (const [name, value] of Object.entries(saved)) field(name).value = value;
+  const saved = keptJson(sessionStorage, KEPT, {});
+  for (const name of ["system", ...NUMBERS]) field(name).value = saved[name] ?? "";
   field("key").value = key();
   $("settings").addEventListener("submit", (event) => event.preventDefault());
   $("settings").addEventListener("input", save);

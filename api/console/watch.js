@@ -10,7 +10,7 @@ const METRICS_EVERY_MS = 2000;
 const PATIENCE_MS = 5000;
 const AWAY_MS = [1000, 2000, 4000, 8000];
 
-/** `seen` has: stats(snapshot, now), metrics(parsed, now), model(card), away(text, nextMs, now). Times are performance.now(). */
+/** `seen` has: stats(snapshot, now), metrics(parsed, now), model(card), away(refusal, nextMs, now). Times are performance.now(). */
 export class Watch {
   constructor(seen) {
     this.seen = seen;
@@ -51,7 +51,7 @@ export class Watch {
       next = AWAY_MS[Math.min(this.misses, AWAY_MS.length - 1)];
       this.misses += 1;
       this.known = false;
-      this.seen.away(error.said ?? "The server is away.", next, performance.now());
+      this.seen.away(error.said ?? { text: "The server is away." }, next, performance.now());
     } finally {
       clearTimeout(late);
     }
@@ -76,7 +76,7 @@ export class Watch {
 
   async get(path, signal) {
     const response = await ask(path, { signal });
-    if (!response.ok) throw Object.assign(new Error(path), { said: (await refusal(response)).text });
+    if (!response.ok) throw Object.assign(new Error(path), { said: await refusal(response) });
     return response;
   }
 }
