@@ -166,11 +166,11 @@ def line(name, **settings):
 
 
 def lay(panels):
-    """From left to right, a new line where one is full. Panels of a line are equally high. Each gets its number."""
+    """From left to right, a new line where one is full or the next panel has another height. Each gets its number."""
     x = y = height = 0
     for i, each in enumerate(panels):
         grid = each["gridPos"]
-        if x + grid["w"] > 24:
+        if x + grid["w"] > 24 or x and grid["h"] != height:
             x, y = 0, y + height
         grid["x"], grid["y"] = x, y
         x, height = x + grid["w"], grid["h"]
@@ -273,10 +273,10 @@ def batch():
               [(f"max by (model_name) ({of('vllm:kv_cache_usage_perc')})", "{{model_name}}")], "percentunit", max=1),
         graph("Prefix hits", "Share of prompt tokens that a cached prefix had.",
               [(f"{total('vllm:prefix_cache_hits_total')} / {total('vllm:prefix_cache_queries_total')}", "hit rate")], "percentunit", max=1),
-        graph("MLX memory", "What the device's allocator holds.", [(now("coxswain:mlx_memory_bytes", by="kind"), "{{kind}}")], "decbytes"),
-        graph("Losses of the model", "By cause; the model is opened again after each.", [(grown("coxswain:worker_restarts_total", by="cause"), "{{cause}}")], "short", bars=True),
-        graph("Recovered rows", "Rows that went on after the model was lost under them.", [(grown("coxswain:recovered_rows_total"), "rows")], "short", bars=True),
-        graph("Broken invariants", "Since the service started. Each is a bug.", [(now("coxswain:invariant_violations_total", by="id"), "{{id}}")], "short"),
+        graph("MLX memory", "What the device's allocator holds.", [(now("coxswain:mlx_memory_bytes", by="kind"), "{{kind}}")], "decbytes", size=(6, 8)),
+        graph("Losses of the model", "By cause; the model is opened again after each.", [(grown("coxswain:worker_restarts_total", by="cause"), "{{cause}}")], "short", bars=True, size=(6, 8)),
+        graph("Recovered rows", "Rows that went on after the model was lost under them.", [(grown("coxswain:recovered_rows_total"), "rows")], "short", bars=True, size=(6, 8)),
+        graph("Broken invariants", "Since the service started. Each is a bug.", [(now("coxswain:invariant_violations_total", by="id"), "{{id}}")], "short", size=(6, 8)),
         table("Loaded", "What is served.", of("coxswain:loaded_info"), [*scraped, "model_name"]),
         table("KV pool", "Tokens of a block, blocks, and their type.", of("vllm:cache_config_info"), [*scraped, "model_name"]),
         table("Adapters", "What vLLM says of LoRA adapters, for what reads it.", of("vllm:lora_requests_info"), [*scraped, "model_name"]),

@@ -32,7 +32,19 @@ def check(report, deploy, scratch):
     images = dict(re.findall(r"image: (\S+):(\S+)", (deploy / "compose.yaml").read_text()))
     pinned = [tag for tag in images.values() if re.fullmatch(r"v?\d+\.\d+\.\d+", tag)]
     report.check(len(pinned) == len(images) == 2, f"images are pinned to a version: {images}")
-    schema.check(report, sorted((deploy / "grafana/dashboards").glob("*.json")), images["grafana/grafana"], scratch / "schema")
+    boards = sorted((deploy / "grafana/dashboards").glob("*.json"))
+    for board in boards:
+        laid(report, board)
+    schema.check(report, boards, images["grafana/grafana"], scratch / "schema")
+
+
+def laid(report, path):
+    """No panel lies on another or beyond the edge, and each has a number of its own."""
+    panels = json.loads(path.read_text())["panels"]
+    taken = [(x, y) for p in panels for x in range(p["gridPos"]["x"], p["gridPos"]["x"] + p["gridPos"]["w"])
+             for y in range(p["gridPos"]["y"], p["gridPos"]["y"] + p["gridPos"]["h"])]
+    report.check(len(taken) == len(set(taken)) and max(x for x, _ in taken) < 24, f"{path.name}: every panel has a place of its own")
+    report.check(len({p["id"] for p in panels}) == len(panels), f"{path.name}: every panel has a number of its own")
 
 
 def untested(report, rules):
