@@ -194,7 +194,7 @@ fn check(args: &CheckArgs) -> Result<ExitCode, String> {
 fn load(args: &loadtest::Args) -> Result<ExitCode, String> {
     let report = loadtest::run(args).map_err(|e| e.to_string())?;
     print!("{report}");
-    Ok(if report.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if report.ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn simulate(args: &loadtest::sim::Args) -> ExitCode {

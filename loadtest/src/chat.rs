@@ -22,7 +22,6 @@ impl Message {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     pub model: String,
-    pub max_tokens: u32,
     pub temperature: f32,
     pub ignore_eos: bool,
 }
@@ -48,11 +47,11 @@ struct StreamOptions {
 
 /// The request's body. `seed` is sent only when something is drawn: greedy answers do not need it, and mlx-lm's server leaves
 /// requests with a seed out of its batch.
-pub fn body(settings: &Settings, messages: &[Message], seed: u64) -> Vec<u8> {
+pub fn body(settings: &Settings, messages: &[Message], max_tokens: u32, seed: u64) -> Vec<u8> {
     let body = Body {
         model: &settings.model,
         messages,
-        max_tokens: settings.max_tokens,
+        max_tokens,
         temperature: settings.temperature,
         stream: true,
         stream_options: StreamOptions { include_usage: true },
@@ -65,7 +64,9 @@ pub fn body(settings: &Settings, messages: &[Message], seed: u64) -> Vec<u8> {
 /// Tokens as the server counts them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub struct Usage {
+    #[serde(default)]
     pub prompt_tokens: u32,
+    #[serde(default)]
     pub completion_tokens: u32,
     #[serde(default)]
     pub prompt_tokens_details: Option<PromptDetails>,
@@ -90,9 +91,9 @@ pub struct Chunk {
 
 #[derive(Deserialize)]
 struct Wire {
-    /// Empty in the chunk that has the usage.
+    /// Empty in the chunk that has the usage, or null.
     #[serde(default)]
-    choices: Vec<Choice>,
+    choices: Option<Vec<Choice>>,
     #[serde(default)]
     usage: Option<Usage>,
     #[serde(default)]
@@ -102,7 +103,7 @@ struct Wire {
 #[derive(Deserialize)]
 struct Choice {
     #[serde(default)]
-    delta: Delta,
+    delta: Option<Delta>,
     #[serde(default)]
     finish_reason: Option<String>,
 }
@@ -122,7 +123,7 @@ struct Delta {
 #[derive(Deserialize)]
 struct ToolCall {
     #[serde(default)]
-    function: Function,
+    function: Option<Function>,
 }
 
 #[derive(Default, Deserialize)]
@@ -136,9 +137,9 @@ impl Chunk {
     pub fn parse(data: &str) -> Result<Chunk, serde_json::Error> {
         let wire: Wire = serde_json::from_str(data)?;
         let mut chunk = Chunk { usage: wire.usage, error: wire.error.map(|e| message(&e)), ..Chunk::default() };
-        for choice in wire.choices {
-            let delta = choice.delta;
-            let calls = delta.tool_calls.into_iter().flatten().filter_map(|call| call.function.arguments);
+        for choice in wire.choices.into_iter().flatten() {
+            let delta = choice.delta.unwrap_or_default();
+            let calls = delta.tool_calls.into_iter().flatten().filter_map(|call| call.function?.arguments);
             let texts = [delta.reasoning, delta.reasoning_content, delta.content].into_iter().flatten();
             texts.chain(calls).for_each(|text| chunk.text.push_str(&text));
             chunk.finish_reason = chunk.finish_reason.or(choice.finish_reason);
@@ -169,12 +170,17 @@ mod tests {
             (r#"{"choices":[{"delta":{"content":"a"},"finish_reason":null}]}"#, Chunk { text: "a".into(), ..Chunk::default() }),
             (r#"{"choices":[{"delta":{"content":null,"reasoning_content":"r"}}]}"#, Chunk { text: "r".into(), ..Chunk::default() }),
             (r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{}"}}]}}]}"#, Chunk { text: "{}".into(), ..Chunk::default() }),
+            (r#"{"choices":[{"delta":null,"finish_reason":null}],"usage":null,"error":null}"#, Chunk::default()),
+            (r#"{"choices":[{"delta":{"reasoning":"r","tool_calls":[{"function":null}]}}]}"#, Chunk { text: "r".into(), ..Chunk::default() }),
             (r#"{"choices":[{"delta":{},"finish_reason":"length"}]}"#, Chunk { finish_reason: Some("length".into()), ..Chunk::default() }),
             (
                 r#"{"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":3}}}"#,
                 Chunk { usage: Some(usage(7, 5, Some(3))), ..Chunk::default() },
             ),
-            (r#"{"usage":{"prompt_tokens":7,"completion_tokens":5,"total_tokens":12}}"#, Chunk { usage: Some(usage(7, 5, None)), ..Chunk::default() }),
+            (
+                r#"{"choices":null,"usage":{"prompt_tokens":7,"completion_tokens":5,"total_tokens":12}}"#,
+                Chunk { usage: Some(usage(7, 5, None)), ..Chunk::default() },
+            ),
             (r#"{"error":{"message":"lost","type":"x"}}"#, Chunk { error: Some("lost".into()), ..Chunk::default() }),
             (r#"{"error":"lost"}"#, Chunk { error: Some("lost".into()), ..Chunk::default() }),
         ] {
@@ -187,8 +193,8 @@ mod tests {
 
     #[test]
     fn a_greedy_request_has_no_seed() {
-        let mut settings = Settings { model: "m".into(), max_tokens: 8, temperature: 0.0, ignore_eos: false };
-        let json = |settings: &Settings| String::from_utf8(body(settings, &[Message::user("hi")], 3)).unwrap();
+        let mut settings = Settings { model: "m".into(), temperature: 0.0, ignore_eos: false };
+        let json = |settings: &Settings| String::from_utf8(body(settings, &[Message::user("hi")], 8, 3)).unwrap();
         assert_eq!(
             json(&settings),
             r#"{"model":"m","messages":[{"role":"user","content":"hi"}],"max_tokens":8,"temperature":0.0,"stream":true,"stream_options":{"include_usage":true}}"#

@@ -1,163 +1,141 @@
-//! The command `loadtest`: its arguments, and the run that they describe.
+//! The command's arguments.
 
-use crate::chat::Settings;
-use crate::client::{End, Outcome};
-use crate::http::{Base, Server, UrlError};
-use crate::report::{Report, Setting};
-use crate::runner::{self, Load};
-use crate::workload::{self, Conversation, PromptsError};
-use serde::Deserialize;
-use std::io;
+use crate::load::keys::Secret;
+use crate::load::slo::Slo;
+use crate::load::trace::Unit;
+use crate::load::units::{self, Ramp, Span, Sweep};
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// Puts load on an OpenAI-compatible chat endpoint and reports latency and throughput.
 ///
-/// A closed loop: each client waits for its answer before it asks again. Plain http only.
+/// A closed loop unless --rate, --ramp, --sweep or --trace is given: each of so many clients waits for its answer before it asks again.
+/// An open loop sends each request when it is due, whether or not others have been answered. In both, latency counts from when a
+/// request was due. 429 and 503 with Retry-After are refusals, not failures: they are counted apart. The status is 1 if a request
+/// failed or all were refused, and 2 if there is no report. Plain http only.
 #[derive(Debug, Clone, PartialEq, clap::Args)]
 pub struct Args {
     /// The server: http://HOST:PORT, with or without /v1
     pub url: String,
-    /// Clients that ask at the same time
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=4096))]
+
+    /// Closed loop: clients that ask at the same time
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=65536), conflicts_with_all = ["rate", "ramp", "sweep", "trace"])]
     pub concurrency: u32,
-    /// Requests to send in all, warm-up not counted
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
-    pub requests: u32,
-    /// Requests to send first and leave out of the report
+    /// Open loop: conversations that begin in a second
+    #[arg(long, value_parser = units::rate, conflicts_with_all = ["ramp", "sweep", "trace"])]
+    pub rate: Option<f64>,
+    /// Open loop: a rate that goes from one to the other over the run
+    #[arg(long, value_name = "FROM..TO", conflicts_with_all = ["sweep", "trace"])]
+    pub ramp: Option<Ramp>,
+    /// Open loop: one run after the other, each with its rate and drained before the next: 0.5,1,2 or "FROM..TO xN" for N rates, each
+    /// the same multiple of the one before
+    #[arg(long, value_name = "RATES", conflicts_with = "trace")]
+    pub sweep: Option<Sweep>,
+    /// Open loop: how gaps between arrivals vary [default: poisson]
+    #[arg(long, value_enum, conflicts_with_all = ["concurrency", "trace"])]
+    pub arrivals: Option<Process>,
+    /// Shape of gamma arrivals, as vLLM's bench has it: 1 is Poisson, less comes in bursts, more comes evenly [default: 1]
+    #[arg(long, value_parser = units::positive, requires = "arrivals")]
+    pub burstiness: Option<f64>,
+    /// Open loop: requests at once. One that is due when there are as many is delayed, and its latency counts that [default: 4096, or as
+    /// many as the limit of open files allows]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "concurrency")]
+    pub max_in_flight: Option<u32>,
+
+    /// Requests of a run, warm-up not counted [default: 64, or a trace's]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub requests: Option<u32>,
+    /// Ask for so long instead; what runs then is waited for
+    #[arg(long, value_name = "SECONDS", value_parser = units::seconds, conflicts_with = "requests")]
+    pub duration: Option<f64>,
+    /// Requests to leave out of the report: a closed loop sends them before it begins, an open loop's first ones are
     #[arg(long, default_value_t = 0)]
     pub warmup: u32,
+    /// Open loop: leave out what is due in the first seconds, which are added to --duration
+    #[arg(long, value_name = "SECONDS", value_parser = units::seconds, conflicts_with_all = ["warmup", "concurrency"])]
+    pub warmup_seconds: Option<f64>,
+
+    /// JSON lines with "prompt", "turns" or "messages" each; built-in prompts if not given
+    #[arg(long, value_name = "FILE.jsonl", conflicts_with_all = ["random_prompt", "trace"])]
+    pub prompts: Option<PathBuf>,
+    /// Prompts of so many random words, each about a token
+    #[arg(long, value_name = "MIN..MAX", conflicts_with = "trace")]
+    pub random_prompt: Option<Span>,
+    /// Answers of at most so many tokens, drawn for each request (exactly so many with --ignore-eos)
+    #[arg(long, value_name = "MIN..MAX", conflicts_with = "max_tokens")]
+    pub random_output: Option<Span>,
+    /// Begin each conversation with a system prompt of so many random words, about a token each
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub shared_prefix: Option<u32>,
+    /// How many different shared prefixes there are; each conversation has one of them
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), requires = "shared_prefix")]
+    pub groups: u32,
+    /// Conversations of so many turns, each turn one of the prompts
+    #[arg(long, value_name = "N or MIN..MAX", conflicts_with = "trace")]
+    pub turns: Option<Span>,
+    /// Open loop: replay JSON lines with a "timestamp" each that does not fall, and "prompt", "turns", "messages" or "input_length"
+    /// (random words); "output_length" bounds the answer in place of --max-tokens
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub trace: Option<PathBuf>,
+    /// What the trace's timestamps count
+    #[arg(long, value_enum, default_value_t = Unit::S, requires = "trace")]
+    pub trace_unit: Unit,
+    /// Replay the trace so many times as fast
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = units::positive, requires = "trace")]
+    pub speed: f64,
+
     /// Tokens an answer may have
     #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_tokens: u32,
-    /// JSON lines with "prompt", "turns" or "messages" each; built-in prompts if not given
-    #[arg(long, value_name = "FILE.jsonl")]
-    pub prompts: Option<PathBuf>,
     /// 0 is greedy
-    #[arg(long, default_value_t = 0.0, value_parser = temperature)]
+    #[arg(long, default_value_t = 0.0, value_parser = units::temperature)]
     pub temperature: f32,
-    /// Decides which clients leave, and the seed of each answer unless temperature is 0
+    /// Decides all that is drawn: arrivals, lengths, who leaves, and the seed of each answer unless temperature is 0
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
     /// Ask for exactly max-tokens tokens, where the server knows ignore_eos
     #[arg(long)]
     pub ignore_eos: bool,
     /// Share of clients that leave before the end, 0 to 1
-    #[arg(long, value_name = "FRACTION", default_value_t = 0.0, value_parser = fraction)]
+    #[arg(long, value_name = "FRACTION", default_value_t = 0.0, value_parser = units::fraction)]
     pub disconnect: f64,
+    /// Share of clients that read slowly, 0 to 1; latencies leave them out
+    #[arg(long, value_name = "FRACTION", default_value_t = 0.0, value_parser = units::fraction)]
+    pub slow_reader: f64,
+    /// How fast a slow client reads
+    #[arg(long, value_name = "BYTES/S", default_value_t = 1000.0, value_parser = units::positive)]
+    pub slow_reader_rate: f64,
+
     /// The model's id; the first of /v1/models if not given
     #[arg(long)]
     pub model: Option<String>,
-    /// API key, sent as a bearer token
-    #[arg(long)]
-    pub key: Option<String>,
+    /// API key, sent as a bearer token: a secret; or NAME=SECRET:WEIGHT, any number of times, for a mix with a line of the report each
+    #[arg(long, value_name = "SECRET")]
+    pub key: Vec<Secret>,
+    /// A file with NAME=SECRET:WEIGHT a line, # before a remark
+    #[arg(long, value_name = "FILE", conflicts_with = "key")]
+    pub keys: Option<PathBuf>,
     /// Seconds that one request may take
-    #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub timeout: u64,
+
+    /// Count requests that hold all limits, such as ttft=500ms,itl=100ms,e2e=10s: to the first text; the request's mean time between
+    /// pieces of text; to the end. tpot is from the first text to the end over the tokens after the first, as vLLM's goodput has it
+    #[arg(long, value_name = "LIMITS")]
+    pub slo: Option<Slo>,
     /// Also write the report here
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Also write a page with plots here, which needs no other file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Also write a sweep's plot here, as a picture
+    #[arg(long, value_name = "FILE", requires = "sweep")]
+    pub svg: Option<PathBuf>,
 }
 
-fn temperature(text: &str) -> Result<f32, String> {
-    let value: f32 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if (0.0..=100.0).contains(&value) { Ok(value) } else { Err("it must be from 0 to 100".into()) }
-}
-
-fn fraction(text: &str) -> Result<f64, String> {
-    let value: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if (0.0..=1.0).contains(&value) { Ok(value) } else { Err("it must be from 0 to 1".into()) }
-}
-
-/// Why there is no report. A request that fails is in the report and is none of these.
-#[derive(Debug, thiserror::Error)]
-pub enum LoadtestError {
-    #[error(transparent)]
-    Url(#[from] UrlError),
-    #[error("{}: {source}", path.display())]
-    File { path: PathBuf, source: io::Error },
-    #[error("{}: {source}", path.display())]
-    Prompts { path: PathBuf, source: PromptsError },
-    #[error("{url}/v1/models does not name a model ({reason}); give --model")]
-    Model { url: String, reason: String },
-    #[error("all {count} warm-up requests failed, such as: {example}")]
-    Warmup { count: usize, example: String },
-}
-
-/// Runs the load and returns the report, which is also written to `args.json`. Nothing is printed.
-pub fn run(args: &Args) -> Result<Report, LoadtestError> {
-    let conversations = conversations(args)?;
-    let server = Server::new(Base::parse(&args.url)?, args.key.clone(), Duration::from_secs(args.timeout));
-    let model = match &args.model {
-        Some(model) => model.clone(),
-        None => first_model(&server)?,
-    };
-    let settings = Settings { model: model.clone(), max_tokens: args.max_tokens, temperature: args.temperature, ignore_eos: args.ignore_eos };
-    let concurrency = args.concurrency as usize;
-    let load = Load { settings, concurrency, seed: args.seed, disconnect: args.disconnect };
-
-    let warmup = workload::plan(&conversations, 0, args.warmup as usize);
-    let warm = runner::run(&server, &Load { disconnect: 0.0, ..load.clone() }, &warmup);
-    check_warmup(&warm.outcomes)?;
-    // Other prompts than the warm-up's, as far as there are others, so that they are not in the server's prefix cache.
-    let jobs = workload::plan(&conversations, warmup.len(), args.requests as usize);
-    let ran = runner::run(&server, &load, &jobs);
-
-    let setting = Setting {
-        url: server.base().to_string(),
-        model,
-        concurrency,
-        warmup: args.warmup as usize,
-        max_tokens: args.max_tokens,
-        temperature: args.temperature,
-        seed: args.seed,
-        ignore_eos: args.ignore_eos,
-        disconnect: args.disconnect,
-    };
-    let report = Report::new(setting, &ran);
-    if let Some(path) = &args.json {
-        std::fs::write(path, report.json() + "\n").map_err(|source| LoadtestError::File { path: path.clone(), source })?;
-    }
-    Ok(report)
-}
-
-fn conversations(args: &Args) -> Result<Vec<Conversation>, LoadtestError> {
-    match &args.prompts {
-        None => Ok(workload::built_in()),
-        Some(path) => {
-            let text = std::fs::read_to_string(path).map_err(|source| LoadtestError::File { path: path.clone(), source })?;
-            workload::parse(&text).map_err(|source| LoadtestError::Prompts { path: path.clone(), source })
-        }
-    }
-}
-
-/// A service that answers no warm-up request would only fill the report with failures.
-fn check_warmup(outcomes: &[Outcome]) -> Result<(), LoadtestError> {
-    let failures: Vec<&crate::client::Failure> = outcomes.iter().filter_map(|o| if let End::Failed(f) = &o.end { Some(f) } else { None }).collect();
-    match failures.last() {
-        Some(failure) if failures.len() == outcomes.len() => Err(LoadtestError::Warmup { count: failures.len(), example: failure.to_string() }),
-        _ => Ok(()),
-    }
-}
-
-#[derive(Deserialize)]
-struct Models {
-    data: Vec<Model>,
-}
-
-#[derive(Deserialize)]
-struct Model {
-    id: String,
-}
-
-fn first_model(server: &Server) -> Result<String, LoadtestError> {
-    let fail = |reason: String| LoadtestError::Model { url: server.base().to_string(), reason };
-    let response = server.get("/v1/models").map_err(|e| fail(e.to_string()))?;
-    let status = response.status();
-    if !status.is_success() {
-        return Err(fail(crate::http::explanation(status, response)));
-    }
-    let text = response.into_body().read_to_string().map_err(|e| fail(e.to_string()))?;
-    let models: Models = serde_json::from_str(&text).map_err(|e| fail(e.to_string()))?;
-    models.data.into_iter().next().map(|m| m.id).ok_or_else(|| fail("its list is empty".into()))
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Process {
+    Poisson,
+    Gamma,
+    Constant,
 }

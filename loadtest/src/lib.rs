@@ -1,25 +1,35 @@
-//! Load on any OpenAI-compatible chat endpoint: a seeded workload, a closed loop of clients, a report. And load on the core
-//! alone: a simulator on a virtual clock.
+//! Load on any OpenAI-compatible chat endpoint: a seeded workload, clients that wait or requests that do not, a report. And load on
+//! the core alone: a simulator on a virtual clock.
 //!
 //! This crate may never know MLX or the actors: it sees the service as a client does, over HTTP, or the core without either.
 //!
-//! - [`workload`]: which prompts, in which order, and which clients leave early. Pure.
-//! - [`http`], [`sse`]: one streamed request.
-//! - [`chat`]: what is sent and what a chunk says.
-//! - [`client`]: one request from its intended start to its end, timed.
-//! - [`runner`]: the loop. [`report`]: percentiles, table, JSON. [`cli`]: the command's arguments.
+//! - [`load`]: what is asked, when, and by whom: prompts, traces, arrivals, keys, limits. Pure.
+//! - [`http`], [`socket`], [`sse`], [`chat`]: one streamed request, and what a chunk of its answer says.
+//! - [`client`]: one request from its intended start to its end, timed; [`outcome`]: what came of it.
+//! - [`runner`]: closed and open loops. [`progress`]: how they stand.
+//! - [`report`]: counts, percentiles, table, JSON. [`page`]: plots. Both pure.
+//! - [`cli`]: the arguments; [`plan`]: what follows from them; [`command`]: all of it together.
 //! - [`sim`]: scheduler and pool under faults, every invariant checked after every event.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod chat;
 pub mod cli;
 pub mod client;
+pub mod command;
 pub mod http;
+pub mod limits;
+pub mod load;
+pub mod outcome;
+pub mod page;
+pub mod plan;
+pub mod progress;
 pub mod report;
 pub mod runner;
 pub mod sim;
+pub mod socket;
 pub mod sse;
-pub mod workload;
 
-pub use cli::{Args, run};
+pub use cli::Args;
+pub use command::run;
+pub use plan::LoadtestError;
 pub use report::Report;

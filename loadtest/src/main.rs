@@ -14,7 +14,7 @@ fn main() -> ExitCode {
     match loadtest::run(&Command::parse().args) {
         Ok(report) => {
             print!("{report}");
-            if report.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            if report.ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(error) => {
             eprintln!("loadtest: {error}");

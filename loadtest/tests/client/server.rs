@@ -112,6 +112,20 @@ pub(crate) fn wait_until_closed(stream: &mut TcpStream) {
     assert_eq!(stream.read(&mut [0]).unwrap(), 0);
 }
 
+/// A stream as good servers send it: the role first, text, the reason, usage with empty choices, `[DONE]`.
+pub(crate) fn answer_well(stream: &mut TcpStream, texts: &[&str], tokens: u32) {
+    let mut body = String::from(": ping\n\n");
+    body += "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n";
+    body.extend(texts.iter().map(|text| chunk(text)));
+    body += &finish("length");
+    body += &usage(7, tokens);
+    body += "data: [DONE]\n\n";
+    begin(stream);
+    // In pieces that do not end where events end.
+    body.as_bytes().chunks(50).for_each(|part| chunked(stream, part));
+    end(stream);
+}
+
 /// The event of one piece of text.
 pub(crate) fn chunk(text: &str) -> String {
     format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":null}}]}}\n\n")

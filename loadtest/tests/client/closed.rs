@@ -1,62 +1,31 @@
-//! The whole load test against real servers on loopback: one that answers well, and each way of answering badly.
-#![allow(clippy::unwrap_used)]
+//! The closed loop against real servers on loopback: one that answers well, and each way of answering badly.
 
-mod server;
-
+use crate::server::{self, Asked, Server, answer_well, chunk, finish};
+use crate::{Command, args, report, run, run_with};
 use clap::Parser;
-use loadtest::report::TokensFrom;
-use loadtest::{Args, Report};
-use server::{Asked, Server, chunk, finish, usage};
+use loadtest::Args;
+use loadtest::report::{Run, TokensFrom};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-#[derive(Parser)]
-struct Command {
-    #[command(flatten)]
-    args: Args,
-}
-
-fn args(url: &str, more: &[&str]) -> Args {
-    let base = ["loadtest", url, "--model", "tiny", "--timeout", "60"];
-    Command::try_parse_from(base.iter().chain(more)).unwrap().args
-}
-
-fn run(url: &str, more: &[&str]) -> Report {
-    loadtest::run(&args(url, more)).unwrap()
-}
-
 /// Failures by kind.
-fn kinds(report: &Report) -> BTreeMap<&str, usize> {
+fn kinds(report: &Run) -> BTreeMap<&str, usize> {
     report.errors.iter().map(|(kind, errors)| (kind.as_str(), errors.count)).collect()
-}
-
-/// A stream as good servers send it: the role first, text, the reason, usage with empty choices, `[DONE]`.
-fn answer_well(stream: &mut TcpStream, texts: &[&str], tokens: u32) {
-    let mut body = String::from(": ping\n\n");
-    body += "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n";
-    body.extend(texts.iter().map(|text| chunk(text)));
-    body += &finish("length");
-    body += &usage(7, tokens);
-    body += "data: [DONE]\n\n";
-    server::begin(stream);
-    // In pieces that do not end where events end.
-    body.as_bytes().chunks(50).for_each(|part| server::chunked(stream, part));
-    server::end(stream);
 }
 
 #[test]
 fn a_good_stream_is_counted_by_its_usage() {
     let server = Server::new(|_, stream| answer_well(stream, &["a", "b", "cd"], 5));
     let report = run(&server.url, &["--requests", "6", "--concurrency", "2", "--max-tokens", "5"]);
-    assert_eq!((report.requests, report.done, report.left, report.failed), (6, 6, 0, 0), "{report}");
+    assert_eq!((report.requests, report.done, report.left, report.failed), (6, 6, 0, 0), "{report:?}");
     assert_eq!((report.output_tokens, report.output_tokens_from), (30, TokensFrom::Usage));
     assert_eq!((report.prompt_tokens, report.cached_tokens), (42, 0));
     assert_eq!(report.finish_reasons, [("length".to_owned(), 6)].into());
     let (ttft, e2e) = (report.ttft_ms.unwrap(), report.e2e_ms.unwrap());
-    assert!(0.0 < ttft.p50 && ttft.max <= e2e.max, "{report}");
+    assert!(0.0 < ttft.p50 && ttft.max <= e2e.max, "{report:?}");
     assert!(report.itl_ms.is_some());
     assert!(report.wall_s * 1e3 >= e2e.max);
 }
@@ -111,7 +80,7 @@ fn each_bad_answer_has_its_kind() {
     for (i, (kind, answer)) in cases.into_iter().enumerate() {
         let server = Server::new(move |_, stream| answer(stream));
         let report = run(&server.url, &["--requests", "2", "--concurrency", "1"]);
-        assert_eq!(kinds(&report), [(kind, 2)].into(), "case {i}: {report}");
+        assert_eq!(kinds(&report), [(kind, 2)].into(), "case {i}: {report:?}");
         assert_eq!((report.requests, report.done, report.failed), (2, 0, 2), "case {i}");
         assert!(report.e2e_ms.is_none(), "case {i}: a failed request has no end to time");
         assert_eq!(report.ttft_ms.is_some(), kind == "cut", "case {i}");
@@ -121,10 +90,10 @@ fn each_bad_answer_has_its_kind() {
 #[test]
 fn the_report_says_why_in_the_servers_words() {
     let server = Server::new(|_, s| server::plain(s, "429 Too Many Requests", "{\"error\":{\"message\":\"slow  down\"}}"));
-    let report = run(&server.url, &["--requests", "1"]);
+    let report = report(&server.url, &["--requests", "1"]);
     let expect = r#"status 429 Too Many Requests: {"error":{"message":"slow down"}}"#;
-    assert_eq!(report.errors["status_429"].example, expect);
-    assert!(report.to_string().contains(expect), "{report}");
+    assert_eq!(report.runs[0].errors["status_429"].example, expect);
+    assert!(report.to_string().contains(expect), "{report:?}");
 }
 
 #[test]
@@ -142,8 +111,8 @@ fn nobody_listening_is_a_failure_to_connect() {
 fn a_silent_server_is_a_timeout() {
     // It holds the connection until the client gives up, which ends the read.
     let server = Server::new(|_, stream| server::wait_until_closed(stream));
-    let report = loadtest::run(&Args { timeout: 1, ..args(&server.url, &["--requests", "1"]) }).unwrap();
-    assert_eq!(kinds(&report), [("timeout", 1)].into(), "{report}");
+    let report = run_with(&Args { timeout: 1, ..args(&server.url, &["--requests", "1"]) });
+    assert_eq!(kinds(&report), [("timeout", 1)].into(), "{report:?}");
 }
 
 #[test]
@@ -161,8 +130,8 @@ fn clients_that_leave_hang_up_in_the_middle() {
         }
     });
     let report = run(&server.url, &["--requests", "4", "--concurrency", "2", "--disconnect", "1", "--max-tokens", "8"]);
-    assert_eq!((report.done, report.left, report.failed), (0, 4, 0), "{report}");
-    assert!((4..=16).contains(&report.output_tokens), "each leaves after 1 to 4 pieces: {report}");
+    assert_eq!((report.done, report.left, report.failed), (0, 4, 0), "{report:?}");
+    assert!((4..=16).contains(&report.output_tokens), "each leaves after 1 to 4 pieces: {report:?}");
     drop(server);
     assert_eq!(HUNG_UP.load(Ordering::SeqCst), 4);
 }
@@ -176,7 +145,7 @@ fn as_many_clients_as_asked_for_are_there_at_once() {
         answer_well(stream, &["a"], 1);
     });
     let report = run(&server.url, &["--requests", "8", "--concurrency", "4"]);
-    assert_eq!(report.done, 8, "{report}");
+    assert_eq!(report.done, 8, "{report:?}");
 }
 
 #[test]
@@ -198,7 +167,7 @@ fn a_second_turn_carries_the_first_answer() {
     let server = Server::new(|_, stream| answer_well(stream, &["a", "b"], 2));
     let paths = [file.path(), json.path()].map(|p| p.to_str().unwrap().to_owned());
     let more = ["--requests", "2", "--prompts", &paths[0], "--json", &paths[1], "--key", "k", "--ignore-eos"];
-    let report = run(&format!("{}/v1", server.url), &more);
+    let report = report(&format!("{}/v1", server.url), &more);
 
     let asked: Vec<Asked> = server.asked();
     assert_eq!(asked[0].path, "/v1/chat/completions");
@@ -214,7 +183,10 @@ fn a_second_turn_carries_the_first_answer() {
 
     let written: serde_json::Value = serde_json::from_slice(&std::fs::read(json.path()).unwrap()).unwrap();
     assert_eq!(written, serde_json::from_str::<serde_json::Value>(&report.json()).unwrap());
-    assert_eq!((&written["output_tokens"], &written["output_tokens_from"]), (&4.into(), &"usage".into()));
+    let run = &written["runs"][0];
+    assert_eq!((&written["version"], &run["output_tokens"], &run["output_tokens_from"]), (&2.into(), &4.into(), &"usage".into()));
+    assert_eq!((&run["rows"][1]["end"], &run["rows"][1]["output_tokens"]), (&"done".into(), &2.into()));
+    assert_eq!(run["quantiles"]["ttft_ms"].as_array().unwrap().len(), 201);
 }
 
 #[test]
@@ -242,8 +214,43 @@ fn arguments_out_of_range_are_refused() {
         ["--temperature", "NaN"],
         ["--disconnect", "1.5"],
         ["--timeout", "0"],
+        ["--rate", "0"],
+        ["--ramp", "5"],
+        ["--sweep", "1,0"],
+        ["--arrivals", "uniform"],
+        ["--duration", "0"],
+        ["--random-prompt", "9..3"],
+        ["--groups", "3"],
+        ["--speed", "2"],
+        ["--slo", "ttft=fast"],
+        ["--slow-reader-rate", "0"],
+        ["--svg", "plot.svg"],
     ] {
         assert!(Command::try_parse_from(["loadtest", "http://box"].iter().chain(&more)).is_err(), "{more:?}");
+    }
+    for (more, why) in [
+        (vec!["--requests", "3", "--duration", "5"], "--duration"),
+        (vec!["--rate", "3", "--concurrency", "5"], "--rate"),
+        (vec!["--rate", "3", "--sweep", "1,2"], "--sweep"),
+        (vec!["--trace", "t.jsonl", "--rate", "3"], "--trace"),
+        (vec!["--keys", "file", "--key", "k"], "--key"),
+    ] {
+        let error = Command::try_parse_from(["loadtest", "http://box"].iter().chain(&more)).unwrap_err().to_string();
+        assert!(error.contains("cannot be used with") && error.contains(why), "{more:?}: {error}");
+    }
+    for (more, why) in [
+        (vec!["--arrivals", "gamma"], "--arrivals: it needs --rate"),
+        (vec!["--rate", "3", "--arrivals", "poisson", "--burstiness", "2"], "--burstiness: it needs --arrivals gamma"),
+        (vec!["--max-in-flight", "3"], "--max-in-flight: it needs --rate"),
+        (vec!["--rate", "3", "--max-in-flight", "4000000000"], "ulimit -n"),
+        (vec!["--rate", "3", "--warmup-seconds", "3"], "--warmup-seconds: it needs an open loop with --duration"),
+        (vec!["--json", "/no/such/folder/report.json"], "/no/such/folder/report.json: its folder is not there"),
+        (vec!["--keys", "/no/such/file"], "/no/such/file: "),
+        (vec!["--trace", "/no/such/file"], "/no/such/file: "),
+        (vec!["--key", "a=b:1", "--key", "hunter2"], "--key number 2: it must be NAME=SECRET:WEIGHT"),
+    ] {
+        let error = loadtest::run(&args("http://box", &more)).unwrap_err().to_string();
+        assert!(error.contains(why) && !error.contains("hunter2"), "{more:?}: {error}");
     }
     let error = loadtest::run(&args("https://box", &[])).unwrap_err();
     assert!(error.to_string().contains("https is not supported"), "{error}");
