@@ -41,6 +41,9 @@ def moved(report, service):
         if kind != "gauge":
             count = service.value(name if kind == "counter" else name + "_count")
             report.check(count == 0 if name in NEVER else count > 0, f"the load moves {name}: {count}")
+    for reason in ("never_fits", "invalid", "rate_limit"):
+        count = service.value("coxswain:admissions_refused_total", f'reason="{reason}"')
+        report.check(count > 0, f"a refusal is counted as {reason}: {count}")
     return types
 
 
@@ -132,7 +135,7 @@ def by_key(report, prometheus, end):
 def live(report, binary, scratch):
     keys = scratch / "keys.toml"
     secrets = make_keys(binary, keys)
-    options = ["--batch", BATCH, "--kv-budget", BUDGET, "--keys", keys]
+    options = ["--batch", BATCH, "--kv-budget", BUDGET, "--keys", keys, "--drain-timeout", "1"]
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     with Service(binary, options, scratch / "service.log", environment) as service, \
             Prometheus(DEPLOY / "prometheus", scratch, f"127.0.0.1:{service.port}", "1s") as prometheus:
@@ -160,10 +163,17 @@ def live(report, binary, scratch):
         by_key(report, prometheus, window[1])
 
 
+def interrupted(number, _):
+    """Ends what was started, as a test that fails does; a second signal must not end that too early."""
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
 def main():
     binary, target = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
-    # A test that is interrupted ends what it started, as one that fails does.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, interrupted)
     report = Report()
     kept = target / "deploy"
     kept.mkdir(parents=True, exist_ok=True)
