@@ -15,6 +15,7 @@ import sys
 import tempfile
 from importlib.metadata import version
 
+import plot
 import servers
 import table
 
@@ -34,7 +35,7 @@ def arguments():
     args.add_argument("--rounds", type=int, default=1)
     args.add_argument("--only", choices=["coxswain", "mlx_lm.server"])
     args.add_argument("--json", metavar="FILE", help="write every report here")
-    args.add_argument("--write", action="store_true", help="put the table into docs/benchmarks.md")
+    args.add_argument("--write", action="store_true", help="put the table into docs/benchmarks.md, and a plot beside it")
     args = args.parse_args()
     if not args.coxswain and args.only != "mlx_lm.server":
         raise SystemExit("--coxswain is needed, or --only mlx_lm.server")
@@ -61,10 +62,19 @@ def measure(client, running, args, clients, folder):
     if done.returncode not in (0, 1):
         raise SystemExit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stdout}{done.stderr}\n{running.tail()}")
     with open(out) as f:
-        report = json.load(f)
+        report = only_run(json.load(f))
     if report["done"] == 0:
         raise SystemExit(f"{running.server.name} answered nothing:\n{done.stdout}\n{running.tail()}")
     return report
+
+
+def only_run(report):
+    """Of a report as loadtest writes it now; another version means something else."""
+    if report.get("version") != 2:
+        raise SystemExit(f"the load test's report has version {report.get('version')}, this reads 2: is the binary of this tree?")
+    [run] = report["runs"]
+    # What each request took is of no use here, and most of the file.
+    return {name: value for name, value in run.items() if name not in ("rows", "quantiles")}
 
 
 def machine():
@@ -104,9 +114,14 @@ def main():
     text = table.markdown(reports, levels, args.max_tokens)
     print("\n" + text)
     if args.write:
-        page = os.path.join(HERE, "..", "docs", "benchmarks.md")
-        table.write(page, text, machine(), "make bench")
-        print("wrote", os.path.normpath(page))
+        docs = os.path.join(HERE, "..", "docs")
+        command = "make bench ARGS=--write"
+        picture = os.path.join(docs, "benchmarks.svg")
+        with open(picture, "w") as f:
+            f.write(plot.svg(reports, levels, command))
+        page = os.path.join(docs, "benchmarks.md")
+        table.write(page, text + "\n![Output against clients](benchmarks.svg)\n", machine(), command)
+        print("wrote", os.path.normpath(page), "and", os.path.normpath(picture))
 
 
 if __name__ == "__main__":

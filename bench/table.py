@@ -8,7 +8,7 @@ def line(name, clients, report, busy):
     ms = lambda key: f"{report[key]['p50']:.0f}" if report[key] else "-"
     return (
         f"{name:14} {clients:3} clients: {report['output_tokens_per_s']:7.1f} tok/s, TTFT p50 {ms('ttft_ms')} ms, "
-        f"ITL p50 {ms('itl_ms')} ms, {report['done']} done, {report['failed']} failed in {report['wall_s']:.0f} s; load before {busy:.1f}"
+        f"ITL p50 {ms('itl_ms')} ms, {report['done']} done, {report['refused']} refused, {report['failed']} failed in {report['wall_s']:.0f} s; load before {busy:.1f}"
     )
 
 
@@ -21,6 +21,8 @@ def short_of(report, max_tokens):
     notes = []
     for kind, errors in report["errors"].items():
         notes.append(f"{errors['count']} of {report['requests']} requests failed ({kind}, such as: {errors['example']})")
+    for kind, errors in report["refusals"].items():
+        notes.append(f"{errors['count']} of {report['requests']} requests were refused ({kind}, such as: {errors['example']})")
     if early := report["done"] - report["finish_reasons"].get("length", 0):
         notes.append(f"{early} of {report['done']} answers ended before {max_tokens} tokens")
     if report["output_tokens_from"] == "pieces":
