@@ -186,7 +186,7 @@ def dashboard(name, title, says, panels):
             "name": "model_name",
             "label": "Model",
             "datasource": SOURCE,
-            "query": {"query": "label_values(vllm:num_requests_running, model_name)", "refId": "models"},
+            "query": {"qryType": 1, "query": "label_values(vllm:num_requests_running, model_name)", "refId": "PrometheusVariableQueryEditor-VariableQuery"},
             "refresh": 2,
             "sort": 1,
             "hide": 0,
