@@ -36,6 +36,11 @@ enum Command {
     /// Say what a model would take of this machine's memory and how many rows would fit, without loading it
     Fit(fit::Args),
     Sim(loadtest::sim::Args),
+    /// Make a key: prints a new secret, and the lines that the keys file of `serve --keys` needs for it
+    Key {
+        /// Whose key it is: a name in log lines and in metrics
+        name: String,
+    },
     /// Run the model for `serve`, which starts this itself
     #[command(hide = true)]
     Worker,
@@ -127,6 +132,7 @@ fn main() -> ExitCode {
             print!("{text}");
             ExitCode::SUCCESS
         })),
+        Command::Key { name } => ended(key(&name)),
         Command::Sim(args) => simulate(&args),
     }
 }
@@ -195,6 +201,12 @@ fn load(args: &loadtest::Args) -> Result<ExitCode, String> {
     let report = loadtest::run(args).map_err(|e| e.to_string())?;
     print!("{report}");
     Ok(if report.ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn key(name: &str) -> Result<ExitCode, String> {
+    let (secret, entry) = api::fresh_key(name)?;
+    println!("# the secret, which is kept nowhere: {secret}\n{entry}");
+    Ok(ExitCode::SUCCESS)
 }
 
 fn simulate(args: &loadtest::sim::Args) -> ExitCode {

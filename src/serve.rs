@@ -4,8 +4,9 @@ use crate::budget::Sizing;
 use crate::logging::{self, LogFormat};
 use crate::worker::Job;
 use crate::{FAILED, Failed, descriptors, model};
+use actix_web::rt::signal::unix::{SignalKind, signal};
 use actors::{Options, Service};
-use api::ServeOptions;
+use api::{Keys, ServeOptions};
 use models::engine::EngineError;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,14 +22,17 @@ pub(crate) struct Args {
     /// The model's id in the API; the folder's or file's name if not given
     #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
     name: Option<String>,
-    /// Address to listen on; any but loopback needs --open
+    /// Address to listen on; any but loopback needs --keys or --open
     #[arg(long, default_value = "127.0.0.1")]
     host: String,
     #[arg(long, default_value_t = 8080)]
     port: u16,
-    /// Serve whoever reaches the address: there are no keys yet
-    #[arg(long)]
+    /// Serve whoever reaches the address, without keys
+    #[arg(long, conflicts_with = "keys")]
     open: bool,
+    /// Who may use the model: TOML with a [[key]] for each, made by `coxswain key`; read again on SIGHUP
+    #[arg(long, value_name = "FILE")]
+    keys: Option<PathBuf>,
     #[command(flatten)]
     sizing: Sizing,
     /// Requests that may wait beyond those that run
@@ -67,10 +71,12 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Failed> {
     let guard = logging::start(args.log_format)?;
     let path = model::path(args.model.as_deref(), "--model")?;
+    let keys = args.keys.as_deref().map(Keys::open).transpose().map_err(|e| e.to_string())?.map(Arc::new);
     let bound = api::bind(ServeOptions {
         host: args.host.clone(),
         port: args.port,
         open: args.open,
+        keys: keys.clone(),
         drain_timeout: Duration::from_secs(args.drain_timeout),
         connections: descriptors::connections().map_err(|e| format!("the limit of open files cannot be read: {e}"))?,
         ..ServeOptions::default()
@@ -88,6 +94,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failed> {
         for addr in &addrs {
             tracing::info!("listening on http://{addr}; until the model is loaded, requests are answered with 503");
         }
+        if let Some(keys) = keys {
+            reload_on_hangup(keys)?;
+        }
         let down = down(&service, args.exit_on_failure);
         tokio::select! {
             served = running.until_signal() => served.map_err(|e| e.to_string().into()),
@@ -97,6 +106,20 @@ pub(crate) fn run(args: &Args) -> Result<(), Failed> {
     });
     drop(guard);
     served
+}
+
+/// A file that is wrong changes nothing, and is told of.
+fn reload_on_hangup(keys: Arc<Keys>) -> Result<(), Failed> {
+    let mut hangups = signal(SignalKind::hangup()).map_err(|e| format!("SIGHUP cannot be caught: {e}"))?;
+    actix_web::rt::spawn(async move {
+        while hangups.recv().await.is_some() {
+            match keys.reload() {
+                Ok(count) => tracing::info!(count, "the keys file was read again"),
+                Err(error) => tracing::error!("the keys stay as they were: {error}"),
+            }
+        }
+    });
+    Ok(())
 }
 
 /// Says when the model is open; returns only if it cannot be opened.

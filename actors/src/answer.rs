@@ -30,6 +30,11 @@ impl Answer {
         Answer { events, request: None, ended: false }
     }
 
+    /// Its Request actor writes the log line of this request.
+    pub fn is_logged(&self) -> bool {
+        self.request.is_some()
+    }
+
     /// The next event; None after the last. Safe to drop and call again: no event is lost between calls.
     pub async fn next(&mut self) -> Option<Event> {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await

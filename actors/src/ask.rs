@@ -1,14 +1,40 @@
 //! What a client asks of the service and what it hears back. No HTTP here: `api` maps these to wire types.
 
 use serde_json::{Map, Value};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use tokio::sync::Semaphore;
 
 /// One request, its fields already of the right types. Ranges that depend on the model are checked by the Request actor.
 #[derive(Debug, Clone)]
 pub struct Ask {
     /// `x-request-id`, the client's or ours.
     pub id: String,
+    pub key: Key,
     pub prompt: Prompt,
     pub params: Params,
+}
+
+/// Who asks.
+#[derive(Debug, Clone)]
+pub struct Key {
+    /// Shares of the machine are between these numbers.
+    pub number: u32,
+    /// A label of series and log lines: it must come from the operator, never from a request.
+    pub name: Arc<str>,
+    /// Its share relative to other keys, 1 at least.
+    pub weight: u32,
+    /// A permit for each of its requests in the house; None: as many as there is room for.
+    pub rows: Option<Arc<Semaphore>>,
+    /// Tokens that it was served since the start, prompts and answers.
+    pub tokens: Arc<AtomicU64>,
+}
+
+impl Default for Key {
+    /// Everybody, where there are no keys.
+    fn default() -> Self {
+        Key { number: 0, name: "anonymous".into(), weight: 1, rows: None, tokens: Arc::default() }
+    }
 }
 
 /// What the model is to continue.

@@ -28,6 +28,10 @@ impl Clock {
         self.last_token.replace(at).map(|last| at.saturating_duration_since(last))
     }
 
+    pub(crate) fn asked(&self) -> Instant {
+        self.asked
+    }
+
     pub(crate) fn since_asked(&self, at: Instant) -> Duration {
         at.saturating_duration_since(self.asked)
     }

@@ -41,7 +41,7 @@ mod trace;
 mod writer;
 
 pub use answer::Answer;
-pub use ask::{Ask, Event, Failure, Finish, Params, Prompt, Timings, Usage};
+pub use ask::{Ask, Event, Failure, Finish, Key, Params, Prompt, Timings, Usage};
 pub use home::{Home, Opener, Program};
 pub use options::Options;
 pub use rows::{Phase, RowStats};

@@ -3,6 +3,7 @@
 use crate::request::Request;
 use actix::{Addr, Message};
 use kv::{SeqId, Settled, Step, StepDone, Wants};
+use metrics::KeySeries;
 use models::engine::Memory;
 use std::time::Instant;
 use tokio::sync::oneshot;
@@ -90,6 +91,8 @@ pub(crate) enum What {
         refusal: scheduler::Refusal,
         retry_after_s: u32,
     },
+    /// The model was lost while the row ran: it goes on once that is back.
+    Interrupted,
     /// The row will hear nothing more: no model, or the service went down under it.
     Lost(String),
 }
@@ -98,6 +101,8 @@ pub(crate) enum What {
 /// no client waits for an answer that nobody will give: not after a refusal, not after a panic.
 pub(crate) struct Route {
     pub(crate) prompt_tokens: u32,
+    /// Of the key that asked.
+    pub(crate) series: KeySeries,
     request: Option<Addr<Request>>,
     reason: String,
     /// The row has blocks.
@@ -107,8 +112,8 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    pub(crate) fn new(request: Addr<Request>, prompt_tokens: u32) -> Route {
-        Route { prompt_tokens, request: Some(request), reason: "the service stopped".into(), runs: false, was_lost: false }
+    pub(crate) fn new(request: Addr<Request>, prompt_tokens: u32, series: KeySeries) -> Route {
+        Route { prompt_tokens, series, request: Some(request), reason: "the service stopped".into(), runs: false, was_lost: false }
     }
 
     pub(crate) fn tell(&self, at: Instant, what: What) {

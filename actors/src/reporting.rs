@@ -1,11 +1,12 @@
 //! What the Scheduler actor says of itself: the published [`Stats`] and the metrics of steps. It decides nothing.
 
+use crate::rows::Board;
 use crate::stats::Stats;
 use kv::{Input, Ledger, Step, StepDone, StepId};
-use metrics::{Invariant, KvBytes, Metrics, MlxMemory, StepPhase, StepShape};
+use metrics::{Invariant, KeySeries, KvBytes, Metrics, MlxMemory, StepPhase, StepShape};
 use models::engine::Memory;
-use scheduler::{Event, Snapshot};
-use std::collections::VecDeque;
+use scheduler::{Event, KeyId, Snapshot};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -16,12 +17,15 @@ pub(crate) struct Reporting {
     stats: Stats,
     /// Steps in flight, and whether they compute a part of some prompt: their time is told apart by that.
     launched: VecDeque<(StepId, StepPhase)>,
+    /// Of every key that asked since the start.
+    keys: BTreeMap<KeyId, KeySeries>,
+    board: Arc<Board>,
 }
 
 impl Reporting {
-    pub(crate) fn new(metrics: Arc<Metrics>, publish: watch::Sender<Arc<Stats>>) -> Reporting {
+    pub(crate) fn new(metrics: Arc<Metrics>, publish: watch::Sender<Arc<Stats>>, board: Arc<Board>) -> Reporting {
         let stats = Stats::clone(&publish.borrow());
-        Reporting { metrics, publish, stats, launched: VecDeque::new() }
+        Reporting { metrics, publish, stats, launched: VecDeque::new(), keys: BTreeMap::new(), board }
     }
 
     /// All but what the Model actor says of the worker.
@@ -48,6 +52,20 @@ impl Reporting {
         self.stats.steps_in_flight = snapshot.steps_in_flight;
         self.stats.draining = snapshot.draining;
         self.metrics.set_rows(self.stats.running as usize, self.stats.waiting as usize);
+        let mut loads = snapshot.keys.iter().peekable();
+        for (key, series) in &self.keys {
+            // Both are in the order of their numbers, and every key with rows has asked.
+            let load = loads.next_if(|load| load.key == *key);
+            series.set_rows(load.map_or(0, |l| l.running), load.map_or(0, |l| l.waiting));
+        }
+        for (seq, computed) in &snapshot.prefills {
+            self.board.note(*seq, |row| row.prefilled_tokens = row.prompt_tokens.min(*computed));
+        }
+    }
+
+    /// A row of this key was taken.
+    pub(crate) fn key(&mut self, key: KeyId, series: &KeySeries) {
+        self.keys.entry(key).or_insert_with(|| series.clone());
     }
 
     pub(crate) fn launched(&mut self, step: &Step) {

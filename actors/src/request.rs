@@ -1,7 +1,7 @@
 //! The Request actor: one request's text, usage and timings, from the prompt to the last word. It lives where its client is
 //! served, and speaks ids to everyone else.
 
-use crate::ask::{Ask, Event, Failure, Finish, Params, Prompt, Usage};
+use crate::ask::{Ask, Event, Failure, Finish, Key, Params, Prompt, Usage};
 use crate::check::{self, Bounds, Checked};
 use crate::clock::Clock;
 use crate::messages::{Cancel, Delta, Route, Submit, What};
@@ -13,12 +13,13 @@ use crate::trace::Trace;
 use crate::writer::{Writer, Written};
 use actix::{Actor, ActorContext, ActorFutureExt, Addr, AsyncContext, Context, Handler, Message, WrapFuture};
 use kv::{Sampling, SeqId};
-use metrics::{DisconnectPhase, FinishReason, Metrics, Refusal, RequestDone};
+use metrics::{DisconnectPhase, FinishReason, KeySeries, Metrics, Refusal, RequestDone};
 use models::text::Text;
 use scheduler::{Counts, KeyId, Reason};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 /// Texts up to this size are tokenized in place: a few milliseconds at most. Longer ones would stall the other streams of the
@@ -50,6 +51,8 @@ pub(crate) struct Left;
 pub(crate) struct Request {
     desk: Arc<Desk>,
     id: String,
+    key: Key,
+    series: KeySeries,
     /// Taken when the actor starts.
     prompt: Option<Prompt>,
     params: Params,
@@ -62,10 +65,15 @@ pub(crate) struct Request {
     /// Times the row was admitted again: for each preemption once, and for each loss of the model.
     resumed: u32,
     trace: Trace,
+    /// It failed for this reason.
+    why: Option<String>,
     ended: bool,
-    /// Goes back when the actor is gone, and not before.
-    _permit: OwnedSemaphorePermit,
+    /// They go back when the actor is gone, and not before.
+    _permits: Permits,
 }
+
+/// Of the house, and of the key.
+pub(crate) type Permits = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 
 /// What exists from submission on.
 struct Row {
@@ -91,12 +99,14 @@ impl Drop for Ticket {
 }
 
 impl Request {
-    pub(crate) fn new(desk: Arc<Desk>, seq: SeqId, ask: Ask, events: mpsc::Sender<Event>, permit: OwnedSemaphorePermit) -> Request {
+    pub(crate) fn new(desk: Arc<Desk>, seq: SeqId, ask: Ask, events: mpsc::Sender<Event>, permits: Permits) -> Request {
         let seed = ask.params.seed.unwrap_or_else(random_seed);
         let trace = Trace::begin(&desk.model, &ask.id, &ask.prompt, &ask.params, seed);
         Request {
+            series: desk.metrics.key(&ask.key.name),
             desk,
             id: ask.id,
+            key: ask.key,
             prompt: Some(ask.prompt),
             params: ask.params,
             seed,
@@ -107,8 +117,9 @@ impl Request {
             counts: Counts::default(),
             resumed: 0,
             trace,
+            why: None,
             ended: false,
-            _permit: permit,
+            _permits: permits,
         }
     }
 
@@ -118,8 +129,8 @@ impl Request {
         self.counts.prompt = prompt_tokens;
         let submit = scheduler::Submit {
             seq: self.seq,
-            key: KeyId(0),
-            weight: 1,
+            key: KeyId(self.key.number),
+            weight: self.key.weight,
             priority: 0,
             prompt: checked.prompt,
             max_tokens: checked.max_tokens,
@@ -136,9 +147,20 @@ impl Request {
         };
         let stop = std::mem::take(&mut self.params.stop);
         let scheduling = desk.scheduling.clone();
-        let route = Route::new(ctx.address(), prompt_tokens);
+        let route = Route::new(ctx.address(), prompt_tokens, self.series.clone());
+        let line = RowStats {
+            id: self.id.clone(),
+            key: self.key.name.to_string(),
+            phase: Phase::Queued,
+            prompt_tokens,
+            cached_tokens: 0,
+            prefilled_tokens: 0,
+            generated_tokens: 0,
+            max_tokens: submit.max_tokens,
+            preemptions: 0,
+            came: self.clock.asked(),
+        };
         scheduling.do_send(Submit { submit, route });
-        let line = RowStats { id: self.id.clone(), phase: Phase::Queued, prompt_tokens, cached_tokens: 0, generated_tokens: 0, preemptions: 0 };
         self.row = Some(Row {
             ticket: Ticket { seq: self.seq, scheduling, ended: false },
             writer: Writer::new(desk.text.detokenizer(), stop),
@@ -160,7 +182,8 @@ impl Request {
                 self.counts.cached = cached;
                 self.trace.admitted(cached);
                 self.desk.metrics.prefix_lookup(self.counts.prompt, cached);
-                self.show(|row| (row.phase, row.cached_tokens) = (Phase::Prefill, cached));
+                self.series.admitted(self.clock.queue(at));
+                self.show(|row| (row.phase, row.cached_tokens, row.prefilled_tokens) = (Phase::Prefill, cached, cached));
             }
             scheduler::Event::Token { token, .. } => {
                 self.generated(at);
@@ -177,7 +200,7 @@ impl Request {
                 self.counts.preemptions += 1;
                 self.trace.preempted();
                 self.show(|row| {
-                    row.phase = Phase::Queued;
+                    (row.phase, row.prefilled_tokens) = (Phase::Queued, 0);
                     row.preemptions += 1;
                 });
             }
@@ -201,14 +224,18 @@ impl Request {
     fn generated(&mut self, at: Instant) {
         self.counts.generated += 1;
         self.show(|row| {
-            row.phase = Phase::Decode;
+            (row.phase, row.prefilled_tokens) = (Phase::Decode, row.prompt_tokens);
             row.generated_tokens += 1;
         });
+        self.series.token();
+        self.key.tokens.fetch_add(1, Ordering::Relaxed);
         match self.clock.token(at) {
             Some(since_last) => self.desk.metrics.next_token(since_last),
             None => {
                 self.trace.first_token();
                 self.desk.metrics.prefilled(self.counts.prompt, self.counts.cached);
+                self.series.prefilled(self.counts.prompt);
+                self.key.tokens.fetch_add(u64::from(self.counts.prompt), Ordering::Relaxed);
                 self.desk.metrics.first_token(self.clock.since_asked(at));
             }
         }
@@ -262,14 +289,14 @@ impl Request {
         if self.ended {
             return;
         }
-        tracing::warn!(id = self.id, why = %failure, "failed");
+        self.why = Some(failure.to_string());
         self.send(Event::Failed(failure), ctx);
         self.end(FinishReason::Error, at, ctx);
     }
 
     /// Not taken: it never became a row, so it counts among the refusals and not among the ends.
     fn refuse(&mut self, failure: Failure, reason: Refusal, ctx: &mut Context<Self>) {
-        tracing::info!(id = self.id, reason = reason.as_str(), %failure, "refused");
+        tracing::info!(id = self.id, key = &*self.key.name, finish = "refused", reason = reason.as_str(), why = %failure, "request");
         self.desk.metrics.refused(reason);
         if let Some(row) = &mut self.row {
             row.ticket.ended = true;
@@ -320,15 +347,21 @@ impl Request {
         };
         self.desk.metrics.finished(&done);
         self.trace.end(reason.as_str(), &self.usage());
+        let ms = |took: Option<Duration>| took.map(|took| took.as_millis() as u64);
         tracing::info!(
             id = self.id,
+            key = &*self.key.name,
             finish = reason.as_str(),
+            why = self.why,
             prompt_tokens = counts.prompt,
             cached_tokens = counts.cached,
             generated_tokens = counts.generated,
             preemptions = counts.preemptions,
-            queue_ms = done.queue.as_millis() as u64,
-            total_ms = done.e2e.as_millis() as u64,
+            restarts = counts.restarts,
+            queue_ms = ms(Some(done.queue)),
+            prefill_ms = ms(done.prefill),
+            decode_ms = ms(done.decode),
+            total_ms = ms(Some(done.e2e)),
             "request"
         );
         self.stop(ctx);
@@ -420,6 +453,10 @@ impl Handler<Delta> for Request {
                 self.send(began, ctx);
             }
             What::Event(event) => self.happened(event, at, ctx),
+            What::Interrupted => {
+                self.trace.worker_lost();
+                self.show(|row| (row.phase, row.prefilled_tokens) = (Phase::Queued, 0));
+            }
             What::Refused { refusal, retry_after_s } => self.refused(refusal, retry_after_s, ctx),
             What::Lost(reason) => {
                 if let Some(row) = &mut self.row {

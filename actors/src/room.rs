@@ -6,6 +6,7 @@ use crate::home::Home;
 use crate::model::Model;
 use crate::options::Options;
 use crate::request::Desk;
+use crate::rows::Board;
 use crate::scheduling::Scheduling;
 use crate::service::{Loaded, ModelCard};
 use crate::stats::{MemoryStats, Stats};
@@ -47,11 +48,12 @@ impl Room {
         let pool = Pool::new(PoolConfig { blocks: info.blocks, block_tokens: BLOCK_TOKENS, block_bytes: info.block_bytes, prefix_cache: options.prefix_cache });
         let limits = limits(options, info);
         let row_tokens_max = limits.row_tokens_max();
-        let (to, publish) = (Arc::clone(&metrics), publish.clone());
+        let board = Arc::new(Board::default());
+        let (to, publish, lines) = (Arc::clone(&metrics), publish.clone(), Arc::clone(&board));
         let scheduling = Scheduling::create(move |ctx| {
             let ledger = pool.ledger();
             let budget = Budget { pool, scheduling: ctx.address() };
-            Scheduling::new(limits, ledger, budget.start(), model, to, publish)
+            Scheduling::new(limits, ledger, budget.start(), model, to, publish, lines)
         });
 
         // A clock before 1970 is wrong by more than this field can say.
@@ -63,7 +65,7 @@ impl Room {
             text: Arc::clone(text),
             metrics: Arc::clone(&metrics),
             scheduling: scheduling.clone(),
-            board: Arc::default(),
+            board,
             aside: Arc::new(Semaphore::new(ASIDE_MAX)),
         };
         let card = ModelCard { id: info.name.clone(), created_unix_s, context_length: info.context };

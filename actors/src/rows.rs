@@ -3,19 +3,32 @@
 
 use dashmap::DashMap;
 use kv::SeqId;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// One request that is waiting or running.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RowStats {
     /// The request's id, as the client knows it.
     pub id: String,
+    /// The name of the key that asked.
+    pub key: String,
     pub phase: Phase,
     pub prompt_tokens: u32,
     pub cached_tokens: u32,
+    /// Of the prompt, those whose K and V are there, or being computed in a step at the worker.
+    pub prefilled_tokens: u32,
     pub generated_tokens: u32,
+    pub max_tokens: u32,
     pub preemptions: u32,
+    /// Since the request came.
+    #[serde(rename = "age_ms", serialize_with = "age_ms")]
+    pub came: Instant,
+}
+
+fn age_ms<S: Serializer>(came: &Instant, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_u64(came.elapsed().as_millis() as u64)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -43,6 +56,13 @@ impl Board {
         Line { board: Arc::clone(self), seq }
     }
 
+    /// Changes the line of a row that is here.
+    pub(crate) fn note(&self, seq: SeqId, change: impl FnOnce(&mut RowStats)) {
+        if let Some(mut row) = self.0.get_mut(&seq) {
+            change(&mut row);
+        }
+    }
+
     /// A copy, in the order in which the requests came.
     pub(crate) fn rows(&self) -> Vec<RowStats> {
         let mut all: Vec<(SeqId, RowStats)> = self.0.iter().map(|line| (*line.key(), line.value().clone())).collect();
@@ -53,9 +73,7 @@ impl Board {
 
 impl Line {
     pub(crate) fn note(&self, change: impl FnOnce(&mut RowStats)) {
-        if let Some(mut row) = self.board.0.get_mut(&self.seq) {
-            change(&mut row);
-        }
+        self.board.note(self.seq, change);
     }
 }
 
@@ -70,7 +88,18 @@ mod tests {
     use super::*;
 
     fn row(id: &str) -> RowStats {
-        RowStats { id: id.into(), phase: Phase::Queued, prompt_tokens: 3, cached_tokens: 0, generated_tokens: 0, preemptions: 0 }
+        RowStats {
+            id: id.into(),
+            key: "team".into(),
+            phase: Phase::Queued,
+            prompt_tokens: 3,
+            cached_tokens: 0,
+            prefilled_tokens: 0,
+            generated_tokens: 0,
+            max_tokens: 9,
+            preemptions: 0,
+            came: Instant::now(),
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::messages::{Cancel, Cut, Drain, Granted, LossHeard, ModelIs, Route, Ru
 use crate::model::Model;
 use crate::rate::Rate;
 use crate::reporting::Reporting;
+use crate::rows::Board;
 use crate::stats::Stats;
 use actix::{Actor, Addr, AsyncContext, Context, Handler, Message};
 use kv::{Ledger, SeqId};
@@ -80,8 +81,9 @@ impl Scheduling {
         model: Addr<Model>,
         metrics: Arc<Metrics>,
         publish: watch::Sender<Arc<Stats>>,
+        board: Arc<Board>,
     ) -> Scheduling {
-        let mut report = Reporting::new(metrics, publish);
+        let mut report = Reporting::new(metrics, publish, board);
         report.ledger(ledger);
         report.publish();
         let epoch = Instant::now();
@@ -169,9 +171,10 @@ impl Scheduling {
         if let ModelState::Down(reason) | ModelState::Gone(reason) = &self.model_is {
             return route.lose(reason);
         }
-        let seq = submit.seq;
+        let (seq, key) = (submit.seq, submit.key);
         match self.core.submit(submit, self.now_us()) {
             Ok(()) => {
+                self.report.key(key, &route.series);
                 route.tell(Instant::now(), What::Accepted);
                 self.routes.insert(seq, route);
             }
@@ -219,8 +222,10 @@ impl Scheduling {
                     self.model_is = ModelState::Opening;
                 }
                 self.core.model_lost(self.now_us());
+                let now = Instant::now();
                 for route in self.routes.values_mut().filter(|route| route.runs) {
                     (route.runs, route.was_lost) = (false, true);
+                    route.tell(now, What::Interrupted);
                 }
                 self.report.lost();
             }

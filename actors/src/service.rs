@@ -109,10 +109,18 @@ impl Service {
                 retry_after_s: stats.retry_after_s.max(1),
             });
         };
+        let of_key = match ask.key.rows.clone().map(Semaphore::try_acquire_owned).transpose() {
+            Ok(of_key) => of_key,
+            Err(_full) => {
+                desk.metrics.refused(Refusal::RateLimit);
+                let retry_after_s = inner.stats.borrow().retry_after_s.max(1);
+                return Answer::refused(Failure::Busy { message: "this key has as many requests running or waiting as it may have".into(), retry_after_s });
+            }
+        };
         // An answer of `context` tokens has at most as many texts: the actor can always send, however slowly its client reads.
         let (to, events) = mpsc::channel(card.context_length as usize + EVENTS_BESIDE_TEXT);
         let seq = SeqId(inner.next_seq.fetch_add(1, Ordering::Relaxed));
-        let request = Request::new(Arc::clone(desk), seq, ask, to, permit);
+        let request = Request::new(Arc::clone(desk), seq, ask, to, (permit, of_key));
         Answer::new(events, request.start())
     }
 
@@ -213,12 +221,19 @@ impl Service {
         self.loaded().map(|loaded| &*loaded.desk.metrics)
     }
 
+    /// Takes no new request from now on.
+    pub fn close(&self) {
+        self.0.draining.store(true, Ordering::SeqCst);
+        if let Some(Loaded { desk, .. }) = self.0.loaded.get() {
+            desk.scheduling.do_send(Drain);
+        }
+    }
+
     /// Takes no new request from now on, and waits until all those in the house have ended, `timeout` at most; then cuts the rest.
     pub async fn drain(&self, timeout: Duration) -> Drained {
         let inner = &*self.0;
-        inner.draining.store(true, Ordering::SeqCst);
+        self.close();
         let Some(Loaded { desk, .. }) = inner.loaded.get() else { return Drained { cut: 0 } };
-        desk.scheduling.do_send(Drain);
         let all_back = inner.permits.acquire_many(inner.permits_total);
         if tokio::time::timeout(timeout, all_back).await.is_ok() {
             return Drained { cut: 0 };

@@ -54,6 +54,10 @@ impl Trace {
         tracing::info!(parent: &self.phase, "preempted");
     }
 
+    pub(crate) fn worker_lost(&self) {
+        tracing::info!(parent: &self.phase, "worker_lost");
+    }
+
     pub(crate) fn resumed(&self, recomputed_tokens: u32) {
         tracing::info!(parent: &self.phase, recomputed_tokens, "resumed");
     }

@@ -10,6 +10,7 @@ mod body;
 mod console;
 mod fields;
 mod ids;
+mod keys;
 mod messages;
 mod refusal;
 mod routes;
@@ -18,5 +19,6 @@ mod stream;
 mod tokens;
 mod wire;
 
+pub use keys::{Keys, KeysError, fresh as fresh_key};
 pub use routes::app;
 pub use server::{Bound, Running, ServeError, ServeOptions, bind, serve};

@@ -9,6 +9,10 @@ use serde::Serialize;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
     Invalid,
+    /// No key, or none of ours.
+    NoKey,
+    /// The key may not.
+    Forbidden,
     NotFound,
     /// The methods that the route has.
     Method(&'static str),
@@ -64,6 +68,8 @@ impl Refusal {
     /// Whom the fault lies with, in OpenAI's words.
     fn class(&self) -> &'static str {
         match self.kind {
+            Kind::NoKey => "authentication_error",
+            Kind::Forbidden => "permission_error",
             Kind::Invalid | Kind::NotFound | Kind::Method(_) | Kind::TooLarge | Kind::Late | Kind::MediaType => "invalid_request_error",
             Kind::Busy { .. } => "rate_limit_error",
             Kind::Unavailable { .. } | Kind::Fault => "server_error",
@@ -110,6 +116,8 @@ impl ResponseError for Refusal {
     fn status_code(&self) -> StatusCode {
         match self.kind {
             Kind::Invalid => StatusCode::BAD_REQUEST,
+            Kind::NoKey => StatusCode::UNAUTHORIZED,
+            Kind::Forbidden => StatusCode::FORBIDDEN,
             Kind::Late => StatusCode::REQUEST_TIMEOUT,
             Kind::NotFound => StatusCode::NOT_FOUND,
             Kind::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
@@ -126,6 +134,9 @@ impl ResponseError for Refusal {
         match self.kind {
             Kind::Method(allow) => {
                 response.insert_header((header::ALLOW, allow));
+            }
+            Kind::NoKey => {
+                response.insert_header((header::WWW_AUTHENTICATE, "Bearer"));
             }
             // A client that is told 0 would come back at once and be refused again.
             Kind::Busy { retry_after_s } | Kind::Unavailable { retry_after_s } => {

@@ -2,17 +2,24 @@
 
 use crate::ask::{self, Shape};
 use crate::body::{self, BodyLimit};
+use crate::keys::Keys;
+use crate::keys::gate::Holder;
 use crate::refusal::{Kind, Refusal};
 use crate::stream::{Frames, begun, whole};
 use crate::wire::{Head, Model, Voice};
 use crate::{console, ids, tokens};
 use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::ConnectionType;
 use actix_web::http::header::{CACHE_CONTROL, HeaderName, HeaderValue};
 use actix_web::middleware::{Next, from_fn};
-use actix_web::{FromRequest, Handler, HttpMessage, HttpRequest, HttpResponse, Resource, Responder, web};
-use actors::{Ask, RowStats, Service, Stats};
+use actix_web::{FromRequest, Handler, HttpMessage, HttpRequest, HttpResponse, Resource, Responder, ResponseError, web};
+use actors::{Ask, Key, RowStats, Service, Stats};
 use serde::Serialize;
+use std::sync::Arc;
+use std::time::Instant;
+use tracing::field::Empty;
+use tracing::{Instrument, Span};
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -20,13 +27,21 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 #[derive(Debug, Clone)]
 struct RequestId(String);
 
-/// Configures an `App` with every route. `body_limit_bytes` bounds a request's body.
-pub fn app(service: Service, body_limit_bytes: usize) -> impl Fn(&mut web::ServiceConfig) + Clone {
+/// The request has its log line from whoever answers it.
+struct Logged;
+
+/// The gate of an app that has keys.
+struct Gate(Option<Arc<Keys>>);
+
+/// Configures an `App` with every route. `keys` say who may use the model, None: everybody. `body_limit_bytes` bounds a request's body.
+pub fn app(service: Service, keys: Option<Arc<Keys>>, body_limit_bytes: usize) -> impl Fn(&mut web::ServiceConfig) + Clone {
     let service = web::Data::new(service);
     move |config| {
         let scope = web::scope("")
             .app_data(service.clone())
             .app_data(BodyLimit(body_limit_bytes))
+            .app_data(Gate(keys.clone()))
+            .wrap(from_fn(guard))
             .wrap(from_fn(tag))
             .service(post("/v1/chat/completions", chat))
             .service(post("/v1/completions", text))
@@ -39,6 +54,7 @@ pub fn app(service: Service, body_limit_bytes: usize) -> impl Fn(&mut web::Servi
             .service(get("/livez", live))
             .service(get("/metrics", metrics))
             .service(get("/stats", stats))
+            .service(post("/admin/drain", drain))
             .service(get("/", console::page))
             .service(get("/console/{name}", console::part))
             .default_service(web::to(no_route));
@@ -74,17 +90,86 @@ async fn no_route() -> Result<HttpResponse, Refusal> {
     Err(Refusal { code: Some("no_such_route"), ..Refusal::new(Kind::NotFound, "there is no such route") })
 }
 
-/// Gives the request its id, and one log line. Neither the path as sent nor a body is logged: both may hold what is nobody's business.
+/// Gives the request its id, and one log line unless it gets one elsewhere. Neither the path as sent nor a body is logged: both may hold what is nobody's business.
 async fn tag(request: ServiceRequest, next: Next<impl MessageBody>) -> Result<ServiceResponse<impl MessageBody>, actix_web::Error> {
     let id = ids::of_client(request.headers().get(&X_REQUEST_ID)).unwrap_or_else(ids::fresh);
     request.extensions_mut().insert(RequestId(id.clone()));
-    let mut response = next.call(request).await?;
-    let route = response.request().match_pattern().unwrap_or_default();
-    tracing::info!(id, route, method = %response.request().method(), status = response.status().as_u16(), "answered");
+    let span = server_span(&request);
+    // It ends when the answer does: what is asked of the service within it holds on to it.
+    let mut response = next.call(request).instrument(span.clone()).await?;
+    span.record("http.response.status_code", response.status().as_u16());
+    if response.request().extensions().get::<Logged>().is_none() {
+        let route = response.request().match_pattern().unwrap_or_default();
+        tracing::info!(id, route, method = %response.request().method(), status = response.status().as_u16(), "answered");
+    }
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(X_REQUEST_ID, value);
     }
     Ok(response)
+}
+
+/// What tells of the service: a probe and a scraper have no key. Compared with the path as it was sent, so that no spelling of another
+/// path is one of these.
+const WITHOUT_KEY: [&str; 6] = ["/health", "/livez", "/readyz", "/metrics", "/stats", "/"];
+/// The console's files: a key that it is given goes where every client's key goes.
+const CONSOLE: &str = "/console/";
+
+/// Where there are keys, everything else needs one.
+async fn guard(request: ServiceRequest, next: Next<impl MessageBody + 'static>) -> Result<ServiceResponse<impl MessageBody>, actix_web::Error> {
+    let guarded = !WITHOUT_KEY.contains(&request.path()) && !request.path().starts_with(CONSOLE);
+    if let Some(Gate(Some(keys))) = request.app_data::<Gate>().filter(|_| guarded) {
+        match keys.holder_of(request.headers()) {
+            Ok(holder) => drop(request.extensions_mut().insert(holder)),
+            Err(refusal) => {
+                let mut response = refusal.error_response();
+                if !request.method().is_safe() {
+                    // Its body is not read: the connection ends with the answer, and says so.
+                    response.head_mut().set_connection_type(ConnectionType::Close);
+                }
+                return Ok(request.into_response(response).map_into_right_body());
+            }
+        }
+    }
+    Ok(next.call(request).await?.map_into_left_body())
+}
+
+/// Who asks, if that key may ask now.
+fn asking(request: &HttpRequest, service: &Service) -> Result<Key, Refusal> {
+    let extensions = request.extensions();
+    let Some(holder) = extensions.get::<Arc<Holder>>() else { return Ok(Key::default()) };
+    holder.request(Instant::now()).map_err(|(wait, message)| {
+        if let Ok(metrics) = service.metrics() {
+            metrics.refused(metrics::Refusal::RateLimit);
+        }
+        let retry_after_s = wait.as_secs_f64().ceil() as u32;
+        Refusal { code: Some("rate_limit_exceeded"), ..Refusal::new(Kind::Busy { retry_after_s }, message) }
+    })?;
+    Ok(holder.key().clone())
+}
+
+/// OpenTelemetry's span of an HTTP server, under the client's trace if it sent one.
+fn server_span(request: &ServiceRequest) -> Span {
+    let span = tracing::info_span!(
+        "http",
+        otel.name = Empty,
+        otel.kind = "server",
+        http.request.method = request.method().as_str(),
+        http.route = Empty,
+        http.response.status_code = Empty,
+    );
+    if span.is_disabled() {
+        return span;
+    }
+    let route = request.match_pattern();
+    span.record("otel.name", format!("{} {}", request.method(), route.as_deref().unwrap_or_default()).trim_end());
+    if let Some(route) = &route {
+        span.record("http.route", route);
+    }
+    let header = |name: &str| request.headers().get(name)?.to_str().ok();
+    if let Some(parent) = header("traceparent") {
+        metrics::traces::adopt(&span, parent, header("tracestate"));
+    }
+    span
 }
 
 async fn chat(request: HttpRequest, payload: web::Payload, service: web::Data<Service>) -> Result<HttpResponse, Refusal> {
@@ -107,7 +192,11 @@ async fn complete(shape: Shape, request: HttpRequest, payload: web::Payload, ser
     // Ours even if the client sent an id: two answers must not share one.
     let head = Head { shape, id: format!("{prefix}-{}", ids::fresh()), created_unix_s: unix_s(), model: card.id.clone() };
     let id = request.extensions().get::<RequestId>().map_or_else(|| head.id.clone(), |id| id.0.clone());
-    let mut answer = service.ask(Ask { id, prompt: wanted.prompt, params: wanted.params });
+    let key = asking(&request, &service)?;
+    let mut answer = service.ask(Ask { id, key, prompt: wanted.prompt, params: wanted.params });
+    if answer.is_logged() {
+        request.extensions_mut().insert(Logged);
+    }
     begun(&mut answer).await?;
     if !wanted.stream {
         return Ok(HttpResponse::Ok().content_type("application/json").body(whole(answer, &head).await?));
@@ -150,6 +239,24 @@ fn said(status: &'static str) -> HttpResponse {
 async fn metrics(service: web::Data<Service>) -> Result<HttpResponse, Refusal> {
     let text = service.metrics()?.text();
     Ok(HttpResponse::Ok().content_type("text/plain; version=0.0.4; charset=utf-8").body(text))
+}
+
+/// Takes no new request from now on; those that are here go on to their end, and the process stays until it is told to stop.
+async fn drain(request: HttpRequest, _body: web::Bytes, service: web::Data<Service>) -> Result<HttpResponse, Refusal> {
+    let admin = request.extensions().get::<Arc<Holder>>().is_some_and(|holder| holder.is_admin());
+    if !admin {
+        let message = "this needs a key that the keys file marks with admin = true";
+        return Err(Refusal { code: Some("not_an_admin"), ..Refusal::new(Kind::Forbidden, message) });
+    }
+    service.close();
+    Ok(HttpResponse::Accepted().json(Draining { draining: true, requests: service.requests() }))
+}
+
+/// `requests` are in the house yet.
+#[derive(Serialize)]
+struct Draining {
+    draining: bool,
+    requests: u32,
 }
 
 /// What `/stats` shows: the service's counters, and a line for each request in the house.

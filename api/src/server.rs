@@ -1,5 +1,6 @@
 //! Binds, serves, and stops without cutting anybody off.
 
+use crate::keys::Keys;
 use crate::routes::app;
 use actix_web::dev::ServerHandle;
 use actix_web::rt::signal::unix::{Signal, SignalKind, signal};
@@ -8,6 +9,7 @@ use actix_web::{App, HttpServer};
 use actors::Service;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// 10 MB: two million tokens of text.
@@ -33,6 +35,8 @@ pub struct ServeOptions {
     pub connections: usize,
     /// The operator knows that anybody who reaches the address may use the model.
     pub open: bool,
+    /// Whom it serves; None: whoever reaches it.
+    pub keys: Option<Arc<Keys>>,
     /// Time that running rows have to finish after a signal.
     pub drain_timeout: Duration,
 }
@@ -42,7 +46,7 @@ impl Default for ServeOptions {
         // The model needs the cores more than we do: four threads carry thousands of tokens a second.
         let workers = std::thread::available_parallelism().map_or(1, |n| n.get()).min(4);
         let drain_timeout = Duration::from_secs(30);
-        ServeOptions { host: "127.0.0.1".into(), port: 8080, workers, body_limit_bytes: BODY_LIMIT_BYTES, connections: 900, open: false, drain_timeout }
+        ServeOptions { host: "127.0.0.1".into(), port: 8080, workers, body_limit_bytes: BODY_LIMIT_BYTES, connections: 900, open: false, keys: None, drain_timeout }
     }
 }
 
@@ -51,7 +55,7 @@ impl Default for ServeOptions {
 pub enum ServeError {
     #[error("{host} is no address of this machine's own: {reason}")]
     Host { host: String, reason: io::Error },
-    #[error("{0} can be reached from other machines, and there are no keys: pass --open to serve everybody who reaches it, or bind 127.0.0.1")]
+    #[error("{0} can be reached from other machines, and there are no keys: pass --keys, or --open to serve everybody who reaches it, or bind 127.0.0.1")]
     NotOpen(SocketAddr),
     #[error("{0} is in use by another program: stop it or choose another --port")]
     InUse(SocketAddr),
@@ -80,7 +84,7 @@ pub struct Bound {
 /// Binds every address of the host.
 ///
 /// # Errors
-/// If any is in use, if none can be listened on, or if one is not loopback and `open` was not said.
+/// If any is in use, if none can be listened on, or if one is not loopback, there are no keys, and `open` was not said.
 pub fn bind(options: ServeOptions) -> Result<Bound, ServeError> {
     Ok(Bound { listeners: listen(&options)?, options })
 }
@@ -95,7 +99,7 @@ impl Bound {
     pub fn serve(self, service: Service) -> Result<Running, ServeError> {
         let Bound { listeners, options } = self;
         let addrs = listeners.iter().map(|l| l.local_addr()).collect::<Result<_, _>>().map_err(ServeError::Start)?;
-        let configure = app(service.clone(), options.body_limit_bytes);
+        let configure = app(service.clone(), options.keys, options.body_limit_bytes);
         // A client that closes has left: without this a connection that is half closed would be served to its end. Signals are ours,
         // because a drain comes before the stop.
         let mut server = HttpServer::new(move || App::new().configure(configure.clone()))
@@ -122,6 +126,7 @@ fn listen(options: &ServeOptions) -> Result<Vec<TcpListener>, ServeError> {
     let addrs: Vec<SocketAddr> = (options.host.as_str(), options.port).to_socket_addrs().map_err(host)?.collect();
     if let Some(addr) = addrs.iter().find(|a| !a.ip().to_canonical().is_loopback())
         && !options.open
+        && options.keys.is_none()
     {
         return Err(ServeError::NotOpen(*addr));
     }

@@ -88,7 +88,7 @@ fn streams_are_refused_with_a_status_too() {
 fn routes_methods_and_types() {
     let server = Server::start();
     let mut client = server.client();
-    for path in ["/nowhere", "/", "/v1", "/v1/chat/completions/", "//v1/models"] {
+    for path in ["/nowhere", "/console/nothing.js", "/v1", "/v1/chat/completions/", "//v1/models"] {
         client.send(&get(path));
         let response = client.response();
         assert_eq!((response.status, error(&response)["code"].as_str()), (404, Some("no_such_route")), "{path}");

@@ -10,6 +10,7 @@
 
 mod buckets;
 mod collector;
+mod keys;
 mod labels;
 mod maker;
 mod record;
@@ -17,6 +18,7 @@ mod registry;
 mod series;
 pub mod traces;
 
+pub use keys::KeySeries;
 pub use labels::{DisconnectPhase, FinishReason, Invariant, Refusal, StepPhase, WorkerCause};
 pub use record::{KvBytes, MlxMemory, RequestDone, StepShape};
 pub use registry::Metrics;

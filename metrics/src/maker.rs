@@ -30,7 +30,7 @@ impl Maker<'_> {
     }
 
     pub(crate) fn gauges(&self, name: &str, help: &str, label: &str) -> IntGaugeVec {
-        self.keep(IntGaugeVec::new(self.opts(name, help), &[label]))
+        self.gauge_family(name, help, &[label])
     }
 
     /// A series that is always 1 and says something with its labels.
@@ -42,9 +42,21 @@ impl Maker<'_> {
         self.keep(IntCounter::with_opts(self.opts(name, help)))
     }
 
+    pub(crate) fn counter_family(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+        self.keep(IntCounterVec::new(self.opts(name, help), labels))
+    }
+
+    pub(crate) fn gauge_family(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
+        self.keep(IntGaugeVec::new(self.opts(name, help), labels))
+    }
+
+    pub(crate) fn histogram_family(&self, name: &str, help: &str, labels: &[&str], bounds: &[f64]) -> HistogramVec {
+        self.keep(HistogramVec::new(HistogramOpts::from(self.opts(name, help)).buckets(bounds.to_vec()), labels))
+    }
+
     /// One counter for each of `values`, in their order.
     pub(crate) fn counters(&self, name: &str, help: &str, label: &str, values: &[&str]) -> Vec<IntCounter> {
-        let family = self.keep(IntCounterVec::new(self.opts(name, help), &[label]));
+        let family = self.counter_family(name, help, &[label]);
         values.iter().map(|v| family.with_label_values(&[v])).collect()
     }
 
@@ -55,8 +67,7 @@ impl Maker<'_> {
 
     /// One histogram for each of `values`, in their order.
     pub(crate) fn histograms(&self, name: &str, help: &str, label: &str, values: &[&str], bounds: &[f64]) -> Vec<Histogram> {
-        let opts = HistogramOpts::from(self.opts(name, help)).buckets(bounds.to_vec());
-        let family: HistogramVec = self.keep(HistogramVec::new(opts, &[label]));
+        let family = self.histogram_family(name, help, &[label], bounds);
         values.iter().map(|v| family.with_label_values(&[v])).collect()
     }
 }

@@ -1,6 +1,6 @@
 //! README.md, the registry and the exposition text must tell the same story.
 
-use crate::{DisconnectPhase, FinishReason, Invariant, KvBytes, Metrics, MlxMemory, Refusal, RequestDone, StepPhase, StepShape, WorkerCause};
+use crate::{DisconnectPhase, FinishReason, Invariant, KeySeries, KvBytes, Metrics, MlxMemory, Refusal, RequestDone, StepPhase, StepShape, WorkerCause};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -80,6 +80,7 @@ fn metrics() -> Metrics {
     let metrics = Metrics::new("tiny", CONTEXT_TOKENS);
     metrics.set_cache_config(32, 512, "float32");
     metrics.set_loaded("tiny", "float32", "l1", "cpu");
+    metrics.key("team");
     metrics
 }
 
@@ -132,6 +133,15 @@ fn events_of_the_service_move_their_series() {
     check(|m| m.recomputed(7), &["coxswain:recomputed_tokens_total 7"]);
     check(|m| m.disconnected(DisconnectPhase::Prefill), &["coxswain:disconnects_total{phase=prefill} 1"]);
     check(|m| m.invariant_violated(Invariant::S8), &["coxswain:invariant_violations_total{id=S8} 1"]);
+}
+
+#[test]
+fn events_of_a_key_move_its_series() {
+    let key = |event: fn(&KeySeries)| move |m: &Metrics| event(&m.key("team"));
+    check(key(|k| k.admitted(Duration::from_millis(500))), &["coxswain:queue_wait_seconds_sum{key=team} 0.5"]);
+    check(key(|k| k.prefilled(70)), &["coxswain:key_tokens_total{key=team,kind=prompt} 70"]);
+    check(key(|k| k.token()), &["coxswain:key_tokens_total{key=team,kind=output} 1"]);
+    check(key(|k| k.set_rows(2, 3)), &["coxswain:key_rows{key=team,state=running} 2", "coxswain:key_rows{key=team,state=waiting} 3"]);
 }
 
 #[test]

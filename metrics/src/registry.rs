@@ -1,5 +1,6 @@
 //! The registry: every series made once, every child resolved once, so that recording is a few atomic additions.
 
+use crate::keys::{KeySeries, Keys};
 use crate::maker::Maker;
 use crate::series::{Losses, Memory, Requests, Service, Steps, Times};
 use prometheus::{Registry, TextEncoder};
@@ -15,6 +16,7 @@ pub struct Metrics {
     pub(crate) requests: Requests,
     pub(crate) times: Times,
     pub(crate) steps: Steps,
+    keys: Keys,
 }
 
 impl Metrics {
@@ -28,8 +30,14 @@ impl Metrics {
             requests: Requests::new(&maker, context_tokens),
             times: Times::new(&maker),
             steps: Steps::new(&maker),
+            keys: Keys::new(&maker),
             registry: maker.registry,
         }
+    }
+
+    /// The series of the key with this name, which must be one of the operator's.
+    pub fn key(&self, name: &str) -> KeySeries {
+        KeySeries::new(&self.keys, name)
     }
 
     /// Everything in Prometheus' text exposition format 0.0.4; [`CONTENT_TYPE`](crate::CONTENT_TYPE) goes with it.

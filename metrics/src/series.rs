@@ -21,6 +21,13 @@ impl Service {
         let reasons = Refusal::values();
         let phases = DisconnectPhase::values();
         let ids = Invariant::values();
+        let adapters = m.info(
+            "vllm:lora_requests_info",
+            "Adapters in use; the value is when that was last so.",
+            &["max_lora", "waiting_lora_adapters", "running_lora_adapters"],
+        );
+        // None can be mounted, so none ever was in use.
+        adapters.with_label_values(&["0", "", ""]).set(0.0);
         Service {
             running: m.gauge("vllm:num_requests_running", "Rows in the batch."),
             waiting: m.gauge("vllm:num_requests_waiting", "Rows in the queue."),

@@ -4,9 +4,11 @@
 //! `ids_i`, `logits_i` (f32, every position of one solo prefill) and `greedy_i`.
 
 mod golden;
+mod measure;
 mod run;
 
 pub use golden::{Golden, Prompt};
+pub use measure::Measure;
 pub use run::{Layout, Outcome, best, logits, play};
 
 use crate::engine::EngineError;
@@ -16,23 +18,20 @@ use crate::model::Model;
 use crate::weights::Float;
 use std::path::Path;
 
-/// Largest error in f32, over the spread of the recorded logits (parity tier L1).
-pub const TOLERANCE_F32: f32 = 1e-4;
-
 /// One way of running the prompts, and how far it was from the recording.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
     pub what: String,
-    /// Largest |error| over the spread, over all positions and prompts.
+    pub measure: Measure,
+    /// The largest, over all positions and prompts.
     pub error: f32,
-    pub tolerance: f32,
     /// Greedy ids compared equal, and how many there were to compare before one was too close to call.
     pub greedy: Result<usize, String>,
 }
 
 impl Line {
     pub fn ok(&self) -> bool {
-        self.error <= self.tolerance && self.greedy.is_ok()
+        self.error <= self.measure.tolerance() && self.greedy.is_ok()
     }
 }
 
@@ -43,7 +42,11 @@ impl std::fmt::Display for Line {
             Err(why) => why.clone(),
         };
         let verdict = if self.ok() { "ok" } else { "FAILED" };
-        write!(f, "{:<16} largest error {:.2e} of the spread (at most {:.0e}), {greedy}: {verdict}", self.what, self.error, self.tolerance)
+        let (error, tolerance) = (self.error, self.measure.tolerance());
+        match self.measure {
+            Measure::Spread => write!(f, "{:<16} largest error {error:.2e} of the spread (at most {tolerance:.0e}), {greedy}: {verdict}", self.what),
+            Measure::Divergence => write!(f, "{:<16} largest KL of a position {error:.2e} (at most {tolerance:.0e}), {greedy}: {verdict}", self.what),
+        }
     }
 }
 
@@ -53,7 +56,7 @@ pub fn check(dir: &Path, device: DeviceChoice, dtype: Option<Float>) -> Result<V
     let mut model = Opened::open(&OpenOptions { path: dir.to_owned(), name: None, device, dtype })?.into_model();
     golden.fits(&model)?;
     model.make_pool(run::blocks(&golden.prompts))?;
-    let tolerance = TOLERANCE_F32;
+    let measure = Measure::of(model.dtype());
     let all: Vec<usize> = (0..golden.prompts.len()).collect();
     let solo: Vec<Vec<usize>> = all.iter().map(|i| vec![*i]).collect();
     let mut lines = Vec::new();
@@ -67,11 +70,11 @@ pub fn check(dir: &Path, device: DeviceChoice, dtype: Option<Float>) -> Result<V
         way("scattered blocks", &solo, None, Layout::Scattered),
     ];
     for way in ways {
-        lines.push(line(&mut model, &golden, &way, tolerance)?);
+        lines.push(line(&mut model, &golden, &way, measure)?);
     }
     // Last, because it stays: what `serve --deterministic` runs.
     model.keep_shape()?;
-    lines.push(line(&mut model, &golden, &way("fixed passes", &[all], Some(7), Layout::Scattered), tolerance)?);
+    lines.push(line(&mut model, &golden, &way("fixed passes", &[all], Some(7), Layout::Scattered), measure)?);
     Ok(lines)
 }
 
@@ -85,19 +88,19 @@ struct Way {
     layout: Layout,
 }
 
-fn line(model: &mut Model, golden: &Golden, way: &Way, tolerance: f32) -> Result<Line, EngineError> {
+fn line(model: &mut Model, golden: &Golden, way: &Way, measure: Measure) -> Result<Line, EngineError> {
     let (mut error, mut equal, mut wrong) = (0f32, 0, None);
     for batch in &way.batches {
         let prompts: Vec<&Prompt> = batch.iter().map(|i| &golden.prompts[*i]).collect();
         for (p, out) in prompts.iter().zip(play(model, &prompts, way.chunk, way.layout)?) {
-            let e = p.error(&out.logits);
+            let e = measure.error(p, &out.logits);
             // NaN must not pass for a small error.
             error = if e.is_nan() { f32::INFINITY } else { error.max(e) };
-            match p.greedy_equal(&out, tolerance) {
+            match measure.greedy_equal(p, &out) {
                 Ok(n) => equal += n,
                 Err(why) => wrong = wrong.or(Some(why)),
             }
         }
     }
-    Ok(Line { what: way.what.to_owned(), error, tolerance, greedy: wrong.map_or(Ok(equal), Err) })
+    Ok(Line { what: way.what.to_owned(), measure, error, greedy: wrong.map_or(Ok(equal), Err) })
 }

@@ -90,6 +90,8 @@ pub struct Snapshot {
     pub draining: bool,
     /// As of the last settlement.
     pub ledger: Ledger,
+    /// Rows whose known tokens are not all computed yet: how many are, those in flight included.
+    pub prefills: Vec<(SeqId, u32)>,
     /// Keys with rows here, by number.
     pub keys: Vec<KeyLoad>,
 }

@@ -1,6 +1,6 @@
 //! What all tests here need: a service over a watched engine, an answer read to its end, and the oracle.
 
-use actors::{Answer, Ask, Event, Failure, Finish, Home, Opener, Options, Params, Prompt, Service, Timings, Usage};
+use actors::{Answer, Ask, Event, Failure, Finish, Home, Key, Opener, Options, Params, Prompt, Service, Timings, Usage};
 use kv::{BlockId, Draw, Sampling, Step, StepDone};
 use models::engine::{Engine, EngineError, EngineInfo, Memory};
 use models::synthetic::text::{END, VOCAB, write_dir};
@@ -104,7 +104,7 @@ pub(crate) fn greedy(max_tokens: u32) -> Params {
 }
 
 pub(crate) fn ask(prompt: &str, params: Params) -> Ask {
-    Ask { id: format!("test {prompt:.20}"), prompt: Prompt::Text(prompt.into()), params }
+    Ask { id: format!("test {prompt:.20}"), prompt: Prompt::Text(prompt.into()), params, key: Key::default() }
 }
 
 /// An answer read to its end.

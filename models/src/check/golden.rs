@@ -1,6 +1,5 @@
 //! Recorded prompts: ids, logits at every position, greedy ids.
 
-use super::run::Outcome;
 use crate::engine::EngineError;
 use crate::model::Model;
 use crate::plain::one_line;
@@ -95,25 +94,5 @@ impl Prompt {
     pub fn spread(&self) -> f32 {
         let (lo, hi) = self.logits.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(lo, hi), x| (lo.min(*x), hi.max(*x)));
         hi - lo
-    }
-
-    /// Largest |error| over the spread; NaN if any logit is.
-    pub fn error(&self, logits: &[f32]) -> f32 {
-        assert_eq!(logits.len(), self.logits.len(), "logits at every position");
-        let worst = logits.iter().zip(&self.logits).map(|(a, b)| (a - b).abs()).fold(0f32, |m, e| if e.is_nan() || m.is_nan() { f32::NAN } else { m.max(e) });
-        worst / self.spread()
-    }
-
-    /// How many greedy ids agree. A disagreement counts only when our two best logits were further apart than rounding may
-    /// bring them; a closer one ends the comparison.
-    pub fn greedy_equal(&self, out: &Outcome, tolerance: f32) -> Result<usize, String> {
-        for (n, (want, got)) in self.greedy.iter().zip(&out.greedy).enumerate() {
-            if want == got {
-                continue;
-            }
-            let gap = out.gaps[n] / self.spread();
-            return if gap <= 2.0 * tolerance { Ok(n) } else { Err(format!("greedy id {n} is {got}, recorded {want} (gap {gap:.1e} of the spread)")) };
-        }
-        Ok(self.greedy.len())
     }
 }

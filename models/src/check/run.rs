@@ -22,6 +22,8 @@ pub struct Outcome {
     pub greedy: Vec<u32>,
     /// Distance of the two best logits at each greedy id.
     pub gaps: Vec<f32>,
+    /// Probability of each greedy id.
+    pub sure: Vec<f32>,
 }
 
 struct Row<'a> {
@@ -50,7 +52,7 @@ pub fn play(model: &mut Model, prompts: &[&Prompt], chunk: Option<usize>, layout
     let mut tables = Tables::new(layout, model.blocks());
     let mut rows: Vec<Row> = prompts
         .iter()
-        .map(|p| Row { prompt: p, table: tables.take(positions(p)), done: 0, out: Outcome { logits: Vec::new(), greedy: Vec::new(), gaps: Vec::new() } })
+        .map(|p| Row { prompt: p, table: tables.take(positions(p)), done: 0, out: Outcome { logits: Vec::new(), greedy: Vec::new(), gaps: Vec::new(), sure: Vec::new() } })
         .collect();
     for id in 1.. {
         let inputs: Vec<(usize, Vec<u32>)> = rows.iter().enumerate().filter_map(|(i, r)| r.next(chunk).map(|t| (i, t))).collect();
@@ -74,7 +76,9 @@ fn step(model: &mut Model, rows: &mut [Row], inputs: Vec<(usize, Vec<u32>)>, id:
         let row = &mut rows[*i];
         row.done += ids.len();
         if row.done >= row.prompt.ids.len() {
-            let (best, gap) = best(&mine[mine.len() - row.prompt.vocab..]);
+            let last = &mine[mine.len() - row.prompt.vocab..];
+            let (best, gap) = best(last);
+            row.out.sure.push(1.0 / last.iter().map(|z| (z - last[best as usize]).exp()).sum::<f32>());
             row.out.greedy.push(best);
             row.out.gaps.push(gap);
         }

@@ -240,7 +240,10 @@ impl Scheduler {
         let mut running = BTreeMap::new();
         for row in self.rows.values() {
             if let Some(live) = &row.live {
-                shot.prefilling += u32::from(matches!(row.next(live), Next::Prefill(_)));
+                if matches!(row.next(live), Next::Prefill(_)) {
+                    shot.prefilling += 1;
+                    shot.prefills.push((row.seq(), live.launched));
+                }
                 shot.running_tokens += u64::from(row.known());
                 *running.entry(row.submit.key).or_insert(0) += 1;
             } else if row.age.is_none() {

@@ -1,6 +1,7 @@
 //! What a snapshot counts.
 
 use crate::bench::{Bench, ask, limits, own};
+use kv::SeqId;
 use scheduler::{KeyId, KeyLoad, Limits, Snapshot, Submit};
 
 #[test]
@@ -23,13 +24,14 @@ fn a_snapshot_counts_rows_tokens_and_charges() {
         recomputed_tokens: 0,
         draining: false,
         ledger: bench.pool.ledger(),
+        prefills: vec![(SeqId(2), 16)],
         keys: vec![load(1, 2, 0), load(2, 0, 1)],
     };
     assert_eq!(bench.scheduler.snapshot(), busy);
     bench.scheduler.model_lost(bench.now_us);
     bench.flights.clear();
     let keys = vec![load(1, 0, 2), load(2, 0, 1)];
-    let lost = Snapshot { running: 0, prefilling: 0, preempted: 2, steps_in_flight: 0, running_tokens: 0, keys, ..busy.clone() };
+    let lost = Snapshot { running: 0, prefilling: 0, preempted: 2, steps_in_flight: 0, running_tokens: 0, prefills: vec![], keys, ..busy.clone() };
     assert_eq!(bench.scheduler.snapshot(), lost);
     bench.launch();
     bench.scheduler.drain();
