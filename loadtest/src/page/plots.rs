@@ -3,7 +3,7 @@
 use super::chart::{Axis, Chart, HEIGHT, Series, WIDTH};
 use super::svg::STYLE;
 use crate::load::arrivals::Rate;
-use crate::report::figures::UnderLoad;
+use crate::report::parts::UnderLoad;
 use crate::report::spread::Spread;
 use crate::report::{Report, Run};
 

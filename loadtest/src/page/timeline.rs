@@ -1,7 +1,7 @@
 //! A lane a request, from when it was due over its first text to its end.
 
 use super::svg::{Anchor, Scale, escape, line, number, text};
-use crate::report::figures::Row;
+use crate::report::parts::Row;
 use std::fmt::Write;
 
 const WIDTH: f64 = 1140.0;

@@ -4,6 +4,7 @@ use super::*;
 use crate::chat::Usage;
 use crate::load::keys::{Keys, Secret};
 use crate::outcome::Failure;
+use crate::report::parts::Goodput;
 
 fn seconds(s: f64) -> Duration {
     Duration::from_secs_f64(s)

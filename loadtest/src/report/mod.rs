@@ -1,6 +1,7 @@
 //! What the load test found: setting and runs, as text for people, JSON for machines, and a page.
 
 pub mod figures;
+pub mod parts;
 pub mod spread;
 mod text;
 

@@ -1,6 +1,7 @@
 //! The report as a person reads it in a terminal.
 
-use super::figures::{KeyFigures, Run, TokensFrom};
+use super::figures::{Run, TokensFrom};
+use super::parts::{KeyFigures, UnderLoad};
 use super::spread::Spread;
 use super::{Pattern, Report};
 use crate::load::arrivals::Arrivals;
@@ -130,7 +131,7 @@ fn sweep(f: &mut Formatter<'_>, report: &Report) -> fmt::Result {
     head.extend(good.then_some("good/s"));
     row(f, &head, 9)?;
     for run in &report.runs {
-        let load = |value: fn(&super::figures::UnderLoad) -> f64| run.under_load.as_ref().map_or("-".to_owned(), |load| format!("{:.2}", value(load)));
+        let load = |value: fn(&UnderLoad) -> f64| run.under_load.as_ref().map_or("-".to_owned(), |load| format!("{:.2}", value(load)));
         let ms = |spread: Option<Spread>, value: fn(Spread) -> f64| spread.map_or("-".to_owned(), |spread| format!("{:.0}", value(spread)));
         let mut cells = vec![run.rate.map_or("-".to_owned(), |rate| rate.to_string().replace("/s", ""))];
         cells.extend([load(|l| l.offered_per_s), load(|l| l.done_per_s), load(|l| l.refused_per_s), load(|l| l.output_tokens_per_s)]);

@@ -2,7 +2,7 @@
 
 use crate::server::{self, Server, answer_well, chunk, finish, usage};
 use crate::{report, run};
-use loadtest::report::figures::Row;
+use loadtest::report::parts::Row;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
 
