@@ -138,7 +138,7 @@ function showFacts(s) {
     ["of them cached", `${many(tokens.cached, "token")}${spared}`],
     ["steps", count(s.steps)],
     ["preemptions", count(s.preemptions)],
-    ["model opened again", many(s.restarts, "time")],
+    ["model reopened", many(s.restarts, "time")],
   ]);
 }
 

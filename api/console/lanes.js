@@ -186,7 +186,11 @@ function drawSample(c, s, from, to, h, fastest) {
   switch (s.kind) {
     case "prefill": {
       const at = (level) => h - Math.max(3, level * h);
+      // The time it takes, pale, and in it how much of the prompt has been read: that grows chunk by chunk.
       c.fillStyle = colour("prefill");
+      c.globalAlpha = 0.3;
+      c.fillRect(from, 0, wide, h);
+      c.globalAlpha = 1;
       c.beginPath();
       c.moveTo(from, h);
       c.lineTo(from, at(s.level === null ? LEVEL_UNKNOWN : s.before));

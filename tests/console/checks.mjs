@@ -164,7 +164,7 @@ export const checks = {
     // A short one that decodes while the others are read, and two more than there is room for.
     crowd.row("row-0", 0, 600);
     await page.waitForSelector('#lanes li[data-id="row-0"][data-phase="decode"]');
-    for (let i = 1; i < 10; i += 1) crowd.row(`row-${i}`, 20 + i, 600);
+    for (let i = 1; i < 10; i += 1) crowd.row(`row-${i}`, 12 + i, 600);
     const phases = () => page.$$eval("#lanes li", (lanes) => lanes.map((lane) => lane.dataset.phase));
     await until("one lane decodes while others prefill", async () => {
       const seen = await phases();
@@ -238,7 +238,7 @@ export const checks = {
 
   async "the worker's death is seen, and the answer goes on"({ page, console: ui, service }) {
     await ui.open(service.url);
-    await ui.set({ temperature: 0, max_tokens: 60 });
+    await ui.set({ temperature: 0, max_tokens: 40 });
     await ui.send(STORY);
     await ui.speaking(30);
     const before = (await ui.turns())[1][1];
@@ -250,7 +250,7 @@ export const checks = {
     const answer = await ui.answer();
     assert.equal(answer.fault, null);
     assert.ok(answer.text.startsWith(before) && answer.text.length > before.length);
-    assert.match(answer.chips.join(" | "), /\+ 60 tokens.*worker lost 1×/);
+    assert.match(answer.chips.join(" | "), /\+ 40 tokens.*worker lost 1×/);
     await page.waitForFunction(() => /losses1 exit/.test(document.getElementById("worker").textContent));
     assert.doesNotMatch(await page.textContent("#worker"), new RegExp(`pid ${worker.pid}\\b`));
   },

@@ -8,7 +8,7 @@ import { parseArgs } from "node:util";
 import { checks } from "./checks.mjs";
 import { Console, Ear } from "./page.mjs";
 import { pictures } from "./pictures.mjs";
-import { Service, freePort } from "./service.mjs";
+import { Crowd, Service, freePort } from "./service.mjs";
 
 /** More than this and something stands still. */
 const WHOLE_MS_MAX = 15 * 60_000;
@@ -29,7 +29,7 @@ let ending = null;
 /** Once, however it came to the end. */
 function end() {
   ending ??= (async () => {
-    await Promise.allSettled([browser?.close(), service.end()]);
+    await Promise.allSettled([browser?.close(), service.close()]);
     rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
   })();
   return ending;
@@ -66,14 +66,18 @@ async function run() {
       await check({ page, console: new Console(page), service, ear, browser });
     } catch (error) {
       fault = error;
-      console.log(`  on the page: ${await page.evaluate(() => document.body.innerText.slice(0, 1500)).catch(() => "nothing")}`);
+      if (!ending) console.log(`  on the page: ${await page.evaluate(() => document.body.innerText.slice(0, 1500)).catch(() => "nothing")}`);
     }
+    // Interrupted: what failed then says nothing, and whoever ends things ends this process.
+    if (ending) return new Promise(() => {});
     await page.close();
     const complaints = ear.heard.splice(0);
     if (fault === null && complaints.length > 0) fault = new Error(`the browser complained:\n${complaints.join("\n")}`);
     failed += fault === null ? 0 : 1;
     console.log(`${fault === null ? "ok  " : "FAIL"} ${name} (${((performance.now() - began) / 1000).toFixed(1)} s)${fault === null ? "" : `\n${fault.stack}`}`);
     // The next check finds the service as the first one did.
+    for (const crowd of Crowd.all) await crowd.stop();
+    if (fault !== null) await service.end();
     if (!service.process) await service.start();
     await service.idle();
   }

@@ -30,10 +30,11 @@ export async function freePort() {
 
 export class Service {
   constructor(binary, port, log) {
-    Object.assign(this, { binary, port, log, url: `http://127.0.0.1:${port}/`, process: null });
+    Object.assign(this, { binary, port, log, url: `http://127.0.0.1:${port}/`, process: null, closed: false });
   }
 
   async start() {
+    if (this.closed) throw new Error("the test is ending");
     const log = openSync(this.log, "a");
     // Eight rows at once and no more, so that a queue can be seen; a worker that is back at once.
     const options = ["serve", "--port", String(this.port), "--kv-budget", "600MB", "--batch", "8", "--drain-timeout", "1"];
@@ -56,6 +57,12 @@ export class Service {
     const late = setTimeout(() => child.kill("SIGKILL"), 15_000);
     await child.ended;
     clearTimeout(late);
+  }
+
+  /** Ends it for good. */
+  close() {
+    this.closed = true;
+    return this.end();
   }
 
   async stats() {
@@ -81,6 +88,7 @@ export class Crowd {
     this.service = service;
     this.abort = new AbortController();
     this.streams = [];
+    Crowd.all.add(this);
   }
 
   row(name, words, maxTokens) {
@@ -92,7 +100,11 @@ export class Crowd {
   }
 
   async stop() {
+    Crowd.all.delete(this);
     this.abort.abort();
     await Promise.all(this.streams);
   }
+
+  /** Those that a check which failed has left. */
+  static all = new Set();
 }
