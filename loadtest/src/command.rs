@@ -95,9 +95,12 @@ async fn open(plan: &Plan, client: Rc<Client>, in_flight_max: usize, slo: Option
     let mut runs = Vec::new();
     let mut next = 0;
     for &rate in &plan.rates {
+        let due = plan.due(next, rate);
         let jobs = Jobs::new(plan.workload.clone(), next, plan.requests_with_warmup());
-        let arrivals = Arrivals { due: plan.due(rate).zip(jobs), duration: plan.open_for() };
-        let progress = progress(plan, rate, runs.len());
+        let progress = progress(plan, rate, due.len(), runs.len());
+        // Prompts are not asked again while there are others.
+        next += due.len();
+        let arrivals = Arrivals { due: due.into_iter().zip(jobs), duration: plan.open_for() };
         let ran = runner::open(client.clone(), plan.workload.seed, arrivals, in_flight_max, progress).await;
         let reading = Reading {
             rate,
@@ -108,16 +111,16 @@ async fn open(plan: &Plan, client: Rc<Client>, in_flight_max: usize, slo: Option
             arrivals_end: ran.arrivals_end,
         };
         runs.push(Run::new(ran.outcomes, &reading));
-        next += plan.conversations(next, rate);
     }
     runs
 }
 
-fn progress(plan: &Plan, rate: Option<Rate>, done: usize) -> Option<Progress> {
+fn progress(plan: &Plan, rate: Option<Rate>, conversations: usize, done: usize) -> Option<Progress> {
     let of = if plan.rates.len() > 1 { format!(" ({} of {})", done + 1, plan.rates.len()) } else { String::new() };
     let what = rate.map_or("trace".to_owned(), |rate| rate.to_string()) + &of;
-    let requests = || Total::Requests(plan.requests_with_warmup().unwrap_or_else(|| plan.conversations(0, rate)));
-    Progress::new(&what, plan.open_for().map_or_else(requests, Total::Time))
+    // A trace without a number is of one request a conversation, as good as always.
+    let requests = Total::Requests(plan.requests_with_warmup().unwrap_or(conversations));
+    Progress::new(&what, plan.open_for().map_or(requests, Total::Time))
 }
 
 fn setting(args: &Args, plan: &Plan, url: String, model: String) -> Setting {

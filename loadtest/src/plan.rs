@@ -97,26 +97,22 @@ impl Plan {
         self.duration.map(|duration| self.warmup + duration)
     }
 
-    /// When conversations of an open loop are due, and how many there will be at most: those from number `next` on.
-    pub fn due(&self, rate: Option<Rate>) -> Box<dyn Iterator<Item = Duration> + Send> {
+    /// When conversations of an open loop are due: those from number `next` on.
+    pub fn due(&self, next: usize, rate: Option<Rate>) -> Vec<Duration> {
         let end = self.open_for().unwrap_or(Duration::MAX);
-        let all: Box<dyn Iterator<Item = Duration> + Send> = match (rate, &self.pattern, &self.workload.source) {
-            (Some(rate), Pattern::Open { arrivals, .. }, _) => Box::new(arrivals::offsets(*arrivals, rate, self.workload.seed)),
-            (_, Pattern::Trace { speed, .. }, Source::Trace(entries)) => {
-                let at: Vec<Duration> = entries.iter().map(|entry| entry.at.div_f64(*speed)).collect();
-                Box::new(at.into_iter())
+        match (rate, &self.pattern, &self.workload.source) {
+            (Some(rate), Pattern::Open { arrivals, .. }, _) => {
+                let count = match (self.open_for(), self.requests_with_warmup()) {
+                    (Some(time), _) => (rate.arrivals(time.as_secs_f64()).round() as usize).max(1),
+                    (None, most) => Jobs::new(self.workload.clone(), next, most).count(),
+                };
+                arrivals::offsets(*arrivals, rate, self.workload.seed, count).collect()
             }
-            _ => Box::new(std::iter::empty()),
-        };
-        Box::new(all.take_while(move |&offset| offset < end))
-    }
-
-    /// Conversations that a run of this rate takes: the next one begins after them, so that prompts are not asked again while there are
-    /// others.
-    pub fn conversations(&self, next: usize, rate: Option<Rate>) -> usize {
-        match self.requests_with_warmup() {
-            Some(most) => Jobs::new(self.workload.clone(), next, Some(most)).count(),
-            None => self.due(rate).count(),
+            (_, Pattern::Trace { speed, .. }, Source::Trace(entries)) => {
+                let due = entries.iter().map(|entry| entry.at.div_f64(*speed)).take_while(|&at| at < end);
+                due.take(self.requests_with_warmup().unwrap_or(usize::MAX)).collect()
+            }
+            _ => Vec::new(),
         }
     }
 }
@@ -195,7 +191,9 @@ fn rates(args: &Args, requests: Option<u32>) -> Vec<Option<Rate>> {
     }
     let Some(ramp) = args.ramp else { return vec![args.rate.and_then(steady)] };
     let mean = (ramp.from_per_s + ramp.to_per_s) / 2.0;
-    let by_count = || f64::from(requests.unwrap_or_default() + args.warmup) / mean;
+    // Arrivals are conversations, which may have more than one request.
+    let turns = args.turns.map_or(1.0, |turns| f64::from(turns.min + turns.max) / 2.0);
+    let by_count = || f64::from(requests.unwrap_or_default() + args.warmup) / turns / mean;
     let over_s = args.duration.map_or_else(by_count, |duration| duration + args.warmup_seconds.unwrap_or_default());
     vec![Some(Rate::Ramp { from_per_s: ramp.from_per_s, to_per_s: ramp.to_per_s, over_s })]
 }

@@ -30,7 +30,7 @@ impl Report {
                     Arrivals::Gamma { burstiness } => format!("gamma arrivals of burstiness {burstiness}"),
                 };
                 match self.runs.as_slice() {
-                    [Run { rate: Some(rate), .. }] => format!("open loop, {arrivals}, {}", rate),
+                    [Run { rate: Some(rate), .. }] => format!("open loop, {arrivals}, {rate}"),
                     runs => format!("open loop, {arrivals}, {} rates", runs.len()),
                 }
             }
@@ -74,39 +74,46 @@ fn one(f: &mut Formatter<'_>, run: &Run, slo: Option<&Slo>) -> fmt::Result {
 }
 
 fn spreads(f: &mut Formatter<'_>, run: &Run) -> fmt::Result {
-    row(f, &["ms", "mean", "p50", "p90", "p95", "p99", "max"], 10)?;
-    let times = [("TTFT", run.ttft_ms), ("ITL", run.itl_ms), ("TPOT", run.tpot_ms), ("E2E", run.e2e_ms), ("late", run.late_ms)];
-    for (name, spread) in times {
-        let figures = spread.map(|Spread { mean, p50, p90, p95, p99, max, .. }| [mean, p50, p90, p95, p99, max].map(|ms| format!("{ms:.1}")));
-        let figures = figures.unwrap_or([const { String::new() }; 6].map(|_| "-".into()));
-        let cells: Vec<&str> = [name].into_iter().chain(figures.iter().map(String::as_str)).collect();
-        row(f, &cells, 10)?;
+    let mut rows = vec![cells(&["ms        ", "mean", "p50", "p90", "p95", "p99", "max"])];
+    for (name, spread) in [("TTFT", run.ttft_ms), ("ITL", run.itl_ms), ("TPOT", run.tpot_ms), ("E2E", run.e2e_ms), ("late", run.late_ms)] {
+        let figures = spread.map(|Spread { mean, p50, p90, p95, p99, max, .. }| [mean, p50, p90, p95, p99, max]);
+        let shown = figures.map_or([const { String::new() }; 6].map(|_| "-".into()), |figures| figures.map(|ms| format!("{ms:.1}")));
+        rows.push([name.to_owned()].into_iter().chain(shown).collect());
+    }
+    table(f, &rows)
+}
+
+/// Columns as wide as their widest cell: the first to the left, the others to the right.
+fn table(f: &mut Formatter<'_>, rows: &[Vec<String>]) -> fmt::Result {
+    let columns = rows.first().map_or(0, Vec::len);
+    let widths: Vec<usize> = (0..columns).map(|i| rows.iter().map(|row| row[i].chars().count()).max().unwrap_or(0)).collect();
+    for row in rows {
+        for (i, (cell, &width)) in row.iter().zip(&widths).enumerate() {
+            if i == 0 { write!(f, "{cell:<width$}")? } else { write!(f, "  {cell:>width$}")? }
+        }
+        writeln!(f)?;
     }
     Ok(())
 }
 
-/// The first cell to the left, the others to the right.
-fn row(f: &mut Formatter<'_>, cells: &[&str], width: usize) -> fmt::Result {
-    let (first, rest) = cells.split_first().expect("a table has columns");
-    write!(f, "{first:<width$}")?;
-    rest.iter().try_for_each(|cell| write!(f, " {cell:>width$}"))?;
-    writeln!(f)
+fn cells(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
 }
 
 fn keys(f: &mut Formatter<'_>, keys: &[KeyFigures]) -> fmt::Result {
     if keys.is_empty() {
         return Ok(());
     }
-    let width = keys.iter().map(|key| key.name.chars().count()).max().unwrap_or(0).max(10);
-    row(f, &["key", "weight", "requests", "done", "left", "refused", "failed", "tokens", "TTFT p50", "E2E p50"], width)?;
+    let mut rows = vec![cells(&["key       ", "weight", "requests", "done", "left", "refused", "failed", "tokens", "TTFT p50", "E2E p50"])];
     for key in keys {
         let p50 = |spread: Option<Spread>| spread.map_or("-".to_owned(), |s| format!("{:.1}", s.p50));
         let counts = [key.requests, key.done, key.left, key.refused, key.failed].map(|n| n.to_string());
-        let (weight, tokens, ttft, e2e) = (key.weight.to_string(), key.output_tokens.to_string(), p50(key.ttft_ms), p50(key.e2e_ms));
-        let [requests, done, left, refused, failed] = counts.each_ref().map(String::as_str);
-        row(f, &[&key.name, &weight, requests, done, left, refused, failed, &tokens, &ttft, &e2e], width)?;
+        let mut row = vec![key.name.clone(), key.weight.to_string()];
+        row.extend(counts);
+        row.extend([key.output_tokens.to_string(), p50(key.ttft_ms), p50(key.e2e_ms)]);
+        rows.push(row);
     }
-    Ok(())
+    table(f, &rows)
 }
 
 /// How requests failed or were refused, each way once.
@@ -126,26 +133,28 @@ fn ends(f: &mut Formatter<'_>, runs: &[&Run]) -> fmt::Result {
 
 /// One line a rate. Rates are under load, times in milliseconds as p50 and p95.
 fn sweep(f: &mut Formatter<'_>, report: &Report) -> fmt::Result {
-    let good = report.setting.slo.is_some();
-    let mut head = vec!["rate/s", "due/s", "done/s", "refused/s", "tok/s", "TTFT", "p95", "ITL", "p95", "E2E", "p95", "late p99", "delayed", "failed"];
-    head.extend(good.then_some("good/s"));
-    row(f, &head, 9)?;
-    for run in &report.runs {
-        let load = |value: fn(&UnderLoad) -> f64| run.under_load.as_ref().map_or("-".to_owned(), |load| format!("{:.2}", value(load)));
-        let ms = |spread: Option<Spread>, value: fn(Spread) -> f64| spread.map_or("-".to_owned(), |spread| format!("{:.0}", value(spread)));
-        let mut cells = vec![run.rate.map_or("-".to_owned(), |rate| rate.to_string().replace("/s", ""))];
-        cells.extend([load(|l| l.offered_per_s), load(|l| l.done_per_s), load(|l| l.refused_per_s), load(|l| l.output_tokens_per_s)]);
-        for spread in [run.ttft_ms, run.itl_ms, run.e2e_ms] {
-            cells.extend([ms(spread, |s| s.p50), ms(spread, |s| s.p95)]);
-        }
-        cells.push(run.late_ms.map_or("-".to_owned(), |late| format!("{:.1}", late.p99)));
-        cells.extend([run.delayed.to_string(), run.failed.to_string()]);
-        cells.extend(run.goodput.map(|goodput| format!("{:.2}", goodput.per_s)));
-        let cells: Vec<&str> = cells.iter().map(String::as_str).collect();
-        row(f, &cells, 9)?;
-    }
+    let mut head = cells(&["rate/s", "due/s", "done/s", "refused/s", "tok/s", "TTFT", "p95", "ITL", "p95", "E2E", "p95", "late p99", "delayed", "failed"]);
+    head.extend(report.setting.slo.map(|_| "good/s".to_owned()));
+    let mut rows = vec![head];
+    rows.extend(report.runs.iter().map(rate));
+    table(f, &rows)?;
     if let Some(slo) = &report.setting.slo {
         writeln!(f, "good is within {slo}")?;
     }
     ends(f, &report.runs.iter().collect::<Vec<_>>())
+}
+
+/// The sweep's line of one run.
+fn rate(run: &Run) -> Vec<String> {
+    let load = |value: fn(&UnderLoad) -> f64| run.under_load.as_ref().map_or("-".to_owned(), |load| format!("{:.2}", value(load)));
+    let ms = |spread: Option<Spread>, value: fn(Spread) -> f64| spread.map_or("-".to_owned(), |spread| format!("{:.0}", value(spread)));
+    let mut row = vec![run.rate.map_or("-".to_owned(), |rate| rate.to_string().replace("/s", ""))];
+    row.extend([load(|l| l.offered_per_s), load(|l| l.done_per_s), load(|l| l.refused_per_s), load(|l| l.output_tokens_per_s)]);
+    for spread in [run.ttft_ms, run.itl_ms, run.e2e_ms] {
+        row.extend([ms(spread, |s| s.p50), ms(spread, |s| s.p95)]);
+    }
+    row.push(run.late_ms.map_or("-".to_owned(), |late| format!("{:.1}", late.p99)));
+    row.extend([run.delayed.to_string(), run.failed.to_string()]);
+    row.extend(run.goodput.map(|goodput| format!("{:.2}", goodput.per_s)));
+    row
 }
