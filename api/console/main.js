@@ -60,11 +60,15 @@ const watch = new Watch({
     $("model").title = card.id;
     chat.model(card.id, card.max_model_len);
   },
+  noModel({ text, wantsKey }) {
+    say($("model"), wantsKey ? "a key is wanted: see Settings" : text);
+    $("model").title = text;
+  },
 });
 
 startTheme();
 startViews();
-settings.start(() => watch.now());
+settings.start(() => watch.keyChanged());
 chat.start();
 $("ask-now").addEventListener("click", () => watch.now());
 watch.now();

@@ -10,7 +10,10 @@ const METRICS_EVERY_MS = 2000;
 const PATIENCE_MS = 5000;
 const AWAY_MS = [1000, 2000, 4000, 8000];
 
-/** `seen` has: stats(snapshot, now), metrics(parsed, now), model(card), away(refusal, nextMs, now). Times are performance.now(). */
+/**
+ * `seen` has: stats(snapshot, now), metrics(parsed, now), model(card), noModel(refusal), away(refusal, nextMs, now).
+ * Times are performance.now().
+ */
 export class Watch {
   constructor(seen) {
     this.seen = seen;
@@ -27,6 +30,12 @@ export class Watch {
     this.timer = null;
     this.look?.abort();
     this.look = null;
+  }
+
+  /** Another key may see what the one before could not. */
+  keyChanged() {
+    this.known = false;
+    this.now();
   }
 
   /** Looks at once, and from there on. */
@@ -64,14 +73,19 @@ export class Watch {
     this.seen.stats(stats, now);
     // Until a model is there, the other pages answer 503: they are not asked.
     if (stats.worker.state !== "ready") return;
-    if (!this.known) {
-      this.seen.model((await (await this.get("v1/models", signal)).json()).data[0]);
-      this.known = true;
-    }
+    if (!this.known) await this.model(signal);
     if (now - this.metricsAt >= METRICS_EVERY_MS - LOOK_MS / 2) {
       this.metricsAt = now;
       this.seen.metrics(parse(await (await this.get("metrics", signal)).text()), now);
     }
+  }
+
+  /** The batch may be seen without a key where the model may not: asked once, not with every look. */
+  async model(signal) {
+    const response = await ask("v1/models", { signal });
+    this.known = true;
+    if (response.ok) this.seen.model((await response.json()).data[0]);
+    else this.seen.noModel(await refusal(response));
   }
 
   async get(path, signal) {

@@ -1,6 +1,7 @@
 // What a person at the console relies on. Each check has a page of its own and leaves no row behind.
 
 import assert from "node:assert/strict";
+import { join } from "node:path";
 import { nameless, pale } from "./page.mjs";
 import { Crowd, until } from "./service.mjs";
 
@@ -234,6 +235,30 @@ export const checks = {
       await ui.set({ key: "k-1" });
       await ui.state("ready");
     });
+  },
+
+  async "a server with keys"({ page, console: ui, service, ear, folder }) {
+    const [, secret] = /(sk-\S+)/.exec(service.key("ana", join(folder, "keys.toml")));
+    await service.end();
+    await service.start("--keys", join(folder, "keys.toml"));
+    await ear.expecting([/status of 401/], async () => {
+      // The batch may be seen by everybody; the model wants a key.
+      await ui.open(service.url);
+      await page.waitForFunction(() => /key is wanted/.test(document.getElementById("model").textContent));
+      await ui.set({ max_tokens: 60, temperature: 0, key: "sk-not-this-one" });
+      await ui.send(STORY);
+      assert.match((await ui.answer()).fault, /does not know this one\. .*not one of this server's\. Enter one under Settings\./);
+      await page.click('#log button:text("Enter a key")');
+      assert.equal(await page.evaluate(() => document.activeElement.id), "set-key");
+      await page.click("#settings-toggle");
+    });
+    await ui.set({ key: secret });
+    await page.waitForFunction(() => /SmolLM2/.test(document.getElementById("model").textContent));
+    await ui.again();
+    await page.waitForSelector("#lanes li.ours");
+    assert.equal((await service.stats()).rows[0].key, "ana");
+    assert.equal((await ui.answer()).fault, null);
+    await service.end();
   },
 
   async "the worker's death is seen, and the answer goes on"({ page, console: ui, service }) {

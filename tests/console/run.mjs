@@ -63,7 +63,7 @@ async function run() {
     ear.listen(page);
     let fault = null;
     try {
-      await check({ page, console: new Console(page), service, ear, browser });
+      await check({ page, console: new Console(page), service, ear, folder });
     } catch (error) {
       fault = error;
       if (!ending) console.log(`  on the page: ${await page.evaluate(() => document.body.innerText.slice(0, 1500)).catch(() => "nothing")}`);

@@ -1,8 +1,8 @@
 // The service under test: a process of its own on a port of its own, and clients beside the page.
 
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { openSync, closeSync, readFileSync } from "node:fs";
+import { openSync, closeSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 
 export const PATIENCE_MS = 60_000;
@@ -33,11 +33,12 @@ export class Service {
     Object.assign(this, { binary, port, log, url: `http://127.0.0.1:${port}/`, process: null, closed: false });
   }
 
-  async start() {
+  /** `more` options, for this time. */
+  async start(...more) {
     if (this.closed) throw new Error("the test is ending");
     const log = openSync(this.log, "a");
     // Eight rows at once and no more, so that a queue can be seen; a worker that is back at once.
-    const options = ["serve", "--port", String(this.port), "--kv-budget", "600MB", "--batch", "8", "--drain-timeout", "1"];
+    const options = ["serve", "--port", String(this.port), "--kv-budget", "600MB", "--batch", "8", "--drain-timeout", "1", ...more];
     const child = spawn(this.binary, options, { stdio: ["ignore", log, log] });
     closeSync(log);
     this.process = child;
@@ -47,6 +48,13 @@ export class Service {
       if (child.exitCode !== null) throw new Error(`the service ended:\n${this.tail()}`);
       return (await this.stats().catch(() => null))?.worker.state === "ready";
     });
+  }
+
+  /** Makes a key, writes the file that `--keys` reads, and gives what was printed. */
+  key(name, file) {
+    const printed = execFileSync(this.binary, ["key", name], { encoding: "utf8" });
+    writeFileSync(file, printed);
+    return printed;
   }
 
   async end() {
