@@ -1,6 +1,6 @@
 // The service under test: a process of its own on a port of its own, and clients beside the page.
 
-import { execFileSync, spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { openSync, closeSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
@@ -50,11 +50,11 @@ export class Service {
     });
   }
 
-  /** Makes a key, writes the file that `--keys` reads, and gives what was printed. */
+  /** Makes a key and the file that `--keys` reads, and gives the secret, which is said where it does not get into the file. */
   key(name, file) {
-    const printed = execFileSync(this.binary, ["key", name], { encoding: "utf8" });
-    writeFileSync(file, printed);
-    return printed;
+    const { stdout, stderr } = spawnSync(this.binary, ["key", name], { encoding: "utf8" });
+    writeFileSync(file, stdout);
+    return /sk-\S+/.exec(stderr + stdout)[0];
   }
 
   async end() {
