@@ -34,7 +34,7 @@ pub struct Args {
     #[arg(long, value_enum, conflicts_with_all = ["concurrency", "trace"])]
     pub arrivals: Option<Process>,
     /// Shape of gamma arrivals, as vLLM's bench has it: 1 is Poisson, less comes in bursts, more comes evenly [default: 1]
-    #[arg(long, value_parser = units::positive, requires = "arrivals")]
+    #[arg(long, value_parser = units::burstiness, requires = "arrivals")]
     pub burstiness: Option<f64>,
     /// Open loop: requests at once. One that is due when there are as many is delayed, and its latency counts that [default: 4096, or as
     /// many as the limit of open files allows]
@@ -80,7 +80,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Unit::S, requires = "trace")]
     pub trace_unit: Unit,
     /// Replay the trace so many times as fast
-    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = units::positive, requires = "trace")]
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = units::factor, requires = "trace")]
     pub speed: f64,
 
     /// Tokens an answer may have
@@ -102,7 +102,7 @@ pub struct Args {
     #[arg(long, value_name = "FRACTION", default_value_t = 0.0, value_parser = units::fraction)]
     pub slow_reader: f64,
     /// How fast a slow client reads
-    #[arg(long, value_name = "BYTES/S", default_value_t = 1000.0, value_parser = units::positive)]
+    #[arg(long, value_name = "BYTES/S", default_value_t = 1000.0, value_parser = units::bytes_per_s)]
     pub slow_reader_rate: f64,
 
     /// The model's id; the first of /v1/models if not given

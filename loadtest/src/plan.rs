@@ -70,6 +70,8 @@ impl Plan {
             let reason = "it needs an open loop with --duration, or --trace; --warmup counts requests".into();
             return Err(LoadtestError::Option { option: "--warmup-seconds", reason });
         }
+        let rates = rates(args, requests);
+        bounded(&rates, args)?;
         let shape =
             Shape { turns: args.turns, shared_prefix: args.shared_prefix, groups: args.shared_prefix.map(|_| args.groups), random_output: args.random_output };
         let habits = Habits { disconnect: args.disconnect, slow_reader: args.slow_reader };
@@ -79,7 +81,7 @@ impl Plan {
             workload: Arc::new(workload),
             pattern,
             prompts,
-            rates: rates(args, requests),
+            rates,
             requests,
             duration: args.duration.map(Duration::from_secs_f64),
             warmup_requests: args.warmup,
@@ -182,6 +184,20 @@ fn pattern(args: &Args) -> Result<Pattern, LoadtestError> {
         (Some(Process::Constant), None) => Arrivals::Constant,
     };
     Ok(Pattern::Open { arrivals, in_flight_max })
+}
+
+/// Each arrival takes memory before it is due.
+const ARRIVALS_MAX: f64 = 1e7;
+
+fn bounded(rates: &[Option<Rate>], args: &Args) -> Result<(), LoadtestError> {
+    let Some(duration) = args.duration else { return Ok(()) };
+    let seconds = duration + args.warmup_seconds.unwrap_or_default();
+    let most = rates.iter().flatten().map(|rate| rate.arrivals(seconds)).fold(0.0, f64::max);
+    if most <= ARRIVALS_MAX {
+        return Ok(());
+    }
+    let reason = format!("{seconds} s at this rate are {most:.0} conversations, more than {ARRIVALS_MAX}");
+    Err(LoadtestError::Option { option: "--duration", reason })
 }
 
 fn rates(args: &Args, requests: Option<u32>) -> Vec<Option<Rate>> {

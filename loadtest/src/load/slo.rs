@@ -83,6 +83,7 @@ mod tests {
             ("ttft", "NAME=TIME"),
             ("ttft=500", "unit"),
             ("ttft=-5ms", "from 0"),
+            ("ttft=1e99s", "to a day"),
             ("ttft=fastms", "not a number"),
             ("ttfb=5ms", "none of ttft, itl, tpot, e2e"),
             ("ttft=5ms,ttft=6ms", "twice"),

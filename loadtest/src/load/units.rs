@@ -14,32 +14,45 @@ impl fmt::Display for Milliseconds {
     }
 }
 
+const DAY_MS: f64 = 86_400_000.0;
+
 /// A time with its unit: us, ms, s or m.
 pub fn milliseconds(text: &str) -> Result<Milliseconds, String> {
     // `ms` before `s`, which it ends with.
     let units = [("us", 0.001), ("ms", 1.0), ("s", 1000.0), ("m", 60_000.0)];
     let (number, factor) =
         units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor))).ok_or_else(|| format!("`{text}` has no unit: us, ms, s or m"))?;
-    let value: f64 = number.trim().parse().map_err(|_| format!("`{number}` is not a number"))?;
-    if value.is_finite() && value >= 0.0 { Ok(Milliseconds(value * factor)) } else { Err(format!("`{text}` must be a time from 0 on")) }
+    let value = number.trim().parse::<f64>().map_err(|_| format!("`{number}` is not a number"))? * factor;
+    if (0.0..=DAY_MS).contains(&value) { Ok(Milliseconds(value)) } else { Err(format!("`{text}` must be from 0 to a day")) }
 }
 
-/// A finite number that is greater than 0.
-pub fn positive(text: &str) -> Result<f64, String> {
+fn within(text: &str, low: f64, high: f64) -> Result<f64, String> {
     let value: f64 = text.trim().parse().map_err(|_| format!("`{text}` is not a number"))?;
-    if value > 0.0 && value.is_finite() { Ok(value) } else { Err(format!("`{text}` must be greater than 0")) }
+    if (low..=high).contains(&value) { Ok(value) } else { Err(format!("`{text}` must be from {low} to {high}")) }
 }
 
 /// Arrivals a second: few enough that gaps are not below a microsecond, which no client keeps.
 pub fn rate(text: &str) -> Result<f64, String> {
-    let value = positive(text)?;
-    if (1e-6..=1e6).contains(&value) { Ok(value) } else { Err(format!("`{text}` must be from 0.000001 to 1000000 a second")) }
+    within(text, 1e-6, 1e6)
+}
+
+/// How much faster than it was recorded.
+pub fn factor(text: &str) -> Result<f64, String> {
+    within(text, 1e-6, 1e6)
+}
+
+/// A shape of gamma arrivals. Below this nearly all gaps are smaller than a number can be.
+pub fn burstiness(text: &str) -> Result<f64, String> {
+    within(text, 0.01, 1e6)
+}
+
+pub fn bytes_per_s(text: &str) -> Result<f64, String> {
+    within(text, 1.0, 1e9)
 }
 
 /// Seconds, a day at most.
 pub fn seconds(text: &str) -> Result<f64, String> {
-    let value = positive(text.strip_suffix('s').unwrap_or(text))?;
-    if value <= 86_400.0 { Ok(value) } else { Err("it must be 86400 s (a day) or less".into()) }
+    within(text.strip_suffix('s').unwrap_or(text), 0.001, DAY_MS / 1e3)
 }
 
 /// 0 to 1.
@@ -151,13 +164,13 @@ mod tests {
         for (text, why) in [
             ("", "not a number"),
             ("1,,2", "not a number"),
-            ("1,0", "greater than 0"),
-            ("1,-2", "greater than 0"),
-            ("1,inf", "greater than 0"),
+            ("1,0", "from 0.000001 to 1000000"),
+            ("1,-2", "from 0.000001"),
+            ("1,inf", "from 0.000001"),
             ("1..8", "FROM..TO xN"),
             ("1..8x1", "N from 2 to 100"),
             ("1..8x101", "N from 2 to 100"),
-            ("0..8x3", "greater than 0"),
+            ("0..8x3", "from 0.000001"),
             ("1..9999999x3", "1000000"),
         ] {
             let error = text.parse::<Sweep>().unwrap_err();

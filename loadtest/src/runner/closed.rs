@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 /// Holds all the conversations of `jobs`, or begins none after `until`, `concurrency` at a time. Within a `LocalSet`.
 ///
 /// A client intends to send its next request at the moment its last one ended. One that was refused first stays away for as long
-/// as the server asks: otherwise all requests of a run would be refused within a second.
+/// as the server asks, and a request's timeout at most: otherwise all requests of a run would be refused within a second.
 pub async fn closed(
     client: Rc<Client>,
     seed: u64,

@@ -93,7 +93,8 @@ impl Run {
             intended = self.start + outcome.ended;
             messages.push(Message::assistant(std::mem::take(&mut outcome.text)));
             let goes_on = outcome.done();
-            let wait = if let End::Refused { retry_after, .. } = outcome.end { Some(retry_after) } else { None };
+            // No longer than an answer may take: a server that asks for hours would keep the run from ending.
+            let wait = if let End::Refused { retry_after, .. } = outcome.end { Some(retry_after.min(self.client.timeout)) } else { None };
             self.note(outcome);
             if !goes_on {
                 return Free { at: intended, wait };

@@ -223,7 +223,8 @@ fn arguments_out_of_range_are_refused() {
         ["--groups", "3"],
         ["--speed", "2"],
         ["--slo", "ttft=fast"],
-        ["--slow-reader-rate", "0"],
+        ["--slow-reader-rate", "0.5"],
+        ["--duration", "90000"],
         ["--svg", "plot.svg"],
     ] {
         assert!(Command::try_parse_from(["loadtest", "http://box"].iter().chain(&more)).is_err(), "{more:?}");
@@ -244,6 +245,7 @@ fn arguments_out_of_range_are_refused() {
         (vec!["--max-in-flight", "3"], "--max-in-flight: it needs --rate"),
         (vec!["--rate", "3", "--max-in-flight", "4000000000"], "ulimit -n"),
         (vec!["--rate", "3", "--warmup-seconds", "3"], "--warmup-seconds: it needs an open loop with --duration"),
+        (vec!["--rate", "900000", "--duration", "3600"], "--duration: 3600 s at this rate are 3240000000 conversations"),
         (vec!["--json", "/no/such/folder/report.json"], "/no/such/folder/report.json: its folder is not there"),
         (vec!["--keys", "/no/such/file"], "/no/such/file: "),
         (vec!["--trace", "/no/such/file"], "/no/such/file: "),

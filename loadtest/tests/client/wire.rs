@@ -90,6 +90,21 @@ fn a_refused_client_of_a_closed_loop_stays_away_for_as_long_as_it_is_told() {
 }
 
 #[test]
+fn nobody_stays_away_for_longer_than_an_answer_may_take() {
+    let first = std::sync::atomic::AtomicBool::new(true);
+    let server = Server::new(move |_, stream| {
+        if first.swap(false, std::sync::atomic::Ordering::SeqCst) {
+            write!(stream, "HTTP/1.1 503 Service Unavailable\r\nretry-after: {}\r\ncontent-length: 0\r\n\r\n", u64::MAX).unwrap();
+        } else {
+            answer_well(stream, &["a"], 1);
+        }
+    });
+    let args = loadtest::Args { timeout: 1, ..crate::args(&server.url, &["--requests", "2", "--concurrency", "1"]) };
+    let run = crate::run_with(&args);
+    assert_eq!((run.refused, run.done), (1, 1), "{run:?}");
+}
+
+#[test]
 fn each_key_of_a_mix_is_sent_and_none_is_reported() {
     let server = Server::new(|asked, stream| {
         let key = asked.head.iter().find_map(|h| h.strip_prefix("authorization: Bearer ")).unwrap();
