@@ -134,7 +134,7 @@ impl Run {
             done_per_s: per_s(counts.done as f64),
             late_ms: Sorted::of(counted.iter().map(|o| o.sent.saturating_sub(o.intended))).spread(),
             tpot_ms: Sorted::of(done().filter_map(Outcome::per_output_token)).spread(),
-            goodput: reading.slo.map(|slo| Goodput::of(&counted, slo, under_load.map_or(wall_s, |load| load.seconds))),
+            goodput: reading.slo.map(|slo| Goodput::of(&counted, slo, under_load.map_or(wall_s, |load| load.seconds), reading.arrivals_end)),
             slow: Slow::of(&counted),
             keys: reading.keys.iter().enumerate().filter_map(|(i, key)| KeyFigures::of(key, i, &counted)).collect(),
             quantiles: Quantiles { ttft_ms: ttft.quantiles(), itl_ms: itl.quantiles(), e2e_ms: e2e.quantiles() },

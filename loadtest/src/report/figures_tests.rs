@@ -120,6 +120,10 @@ fn goodput_counts_those_that_ended_well_within_all_limits() {
     ];
     let run = Run::new(outcomes, &reading(&nobody(), Some(&slo)));
     assert_eq!(run.goodput, Some(Goodput { good: 1, of: 4, per_s: 0.25 }));
+    // A turn that was due after the last arrival is good, and says nothing of the rate that was kept up.
+    let outcomes = vec![answered(0, 0.0, 2), answered(1, 2.0, 2), answered(2, 5.0, 2)];
+    let run = Run::new(outcomes, &Reading { arrivals_end: Some(seconds(4.0)), ..reading(&nobody(), Some(&slo)) });
+    assert_eq!(run.goodput, Some(Goodput { good: 3, of: 3, per_s: 2.0 / 4.0 }));
 }
 
 #[test]

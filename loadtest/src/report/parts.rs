@@ -26,7 +26,7 @@ pub struct Goodput {
     pub good: usize,
     /// Of all but those that were told to leave or to read slowly.
     pub of: usize,
-    /// Good ones a second: of the time under load of an open loop, and of all of a closed one.
+    /// Good ones a second: of an open loop those that were due under load, over that time; of a closed one all, over all of it.
     pub per_s: f64,
 }
 
@@ -102,12 +102,14 @@ impl UnderLoad {
 }
 
 impl Goodput {
-    pub(super) fn of(outcomes: &[&Outcome], slo: &Slo, seconds: f64) -> Goodput {
+    pub(super) fn of(outcomes: &[&Outcome], slo: &Slo, seconds: f64, arrivals_end: Option<Duration>) -> Goodput {
         let judged = || outcomes.iter().filter(|o| !o.slow && o.end != End::Left);
         let took =
             |o: &Outcome| Took { ttft_ms: o.ttft().map(ms), itl_ms: o.mean_gap().map(ms), tpot_ms: o.per_output_token().map(ms), e2e_ms: Some(ms(o.whole())) };
-        let good = judged().filter(|o| o.done() && slo.holds(&took(o))).count();
-        Goodput { good, of: judged().count(), per_s: if seconds > 0.0 { good as f64 / seconds } else { 0.0 } }
+        let good = || judged().filter(|o| o.done() && slo.holds(&took(o)));
+        // Later turns may be due after the last arrival.
+        let under_load = good().filter(|o| arrivals_end.is_none_or(|end| o.intended <= end)).count();
+        Goodput { good: good().count(), of: judged().count(), per_s: if seconds > 0.0 { under_load as f64 / seconds } else { 0.0 } }
     }
 }
 

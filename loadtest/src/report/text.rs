@@ -12,7 +12,8 @@ use std::fmt::{self, Display, Formatter};
 impl Display for Report {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let s = &self.setting;
-        writeln!(f, "{} at {}: {}, max_tokens {}", s.model, s.url, self.load(), s.max_tokens)?;
+        let most = s.shape.random_output.map_or_else(|| s.max_tokens.to_string(), |span| format!("{}..{}", span.min, span.max));
+        writeln!(f, "{} at {}: {}, max_tokens {most}", s.model, s.url, self.load())?;
         if self.is_sweep() { sweep(f, self) } else { self.runs.iter().try_for_each(|run| one(f, run, s.slo.as_ref())) }
     }
 }
