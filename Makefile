@@ -10,7 +10,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 BINARY := $(CARGO_TARGET_DIR)/release/coxswain
 SETUP := $(CARGO_TARGET_DIR)/debug/setup
 
-.PHONY: serve test build model native check lint sim bench bench-stall bench-worker gpu-bench oracle clean help need tool
+.PHONY: serve test build model native check lint sim bench bench-stall bench-worker gpu-bench deploy-test console oracle clean help need tool
 
 help: ## What there is to make
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -59,6 +59,12 @@ GPU_MODELS ?= $(CARGO_TARGET_DIR)/gpu
 gpu-bench: build ## Decode on an NVIDIA GPU beside mlx-lm and the floor; GPU_PYTHON has mlx[cuda13] and mlx-lm
 	cargo build --release --locked --package models --example decode
 	$(GPU_PYTHON) bench/gpu/bench.py --decode "$(CARGO_TARGET_DIR)/release/examples/decode" --folder "$(GPU_MODELS)" $(ARGS)
+
+deploy-test: build model ## deploy/ against a live service: Prometheus, every panel and rule, Grafana's schema (needs prometheus and npm)
+	tests/deploy/run.sh "$(BINARY)"
+
+console: build model ## The console in headless Chromium, before the real service (ARGS="--screenshots docs" makes its pictures)
+	tests/console/run.sh "$(BINARY)" $(ARGS)
 
 oracle: ## The Python environment that makes goldens: mlx-lm, pinned
 	oracle/setup.sh

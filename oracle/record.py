@@ -35,7 +35,8 @@ def dense(folder, config, dtype):
     return out
 
 
-def golden(model, prompts, tokens):
+def golden(model, exact, prompts, tokens):
+    """What the model says, and beside it, if it is of 16 bits, what its weights give in f32: how far the oracle itself is from that."""
     out = {}
     for i, ids in enumerate(prompts):
         x, cache, greedy = mx.array([ids]), make_prompt_cache(model), []
@@ -44,6 +45,8 @@ def golden(model, prompts, tokens):
         for _ in range(tokens):
             greedy.append(mx.argmax(best).item())
             best = model(mx.array([greedy[-1:]]), cache=cache)[0, -1]
+        if exact is not None:
+            out[f"exact_{i}"] = exact(x, cache=make_prompt_cache(exact))[0].astype(mx.float32)
         out |= {f"ids_{i}": mx.array(ids), f"logits_{i}": logits, f"greedy_{i}": mx.array(greedy)}
         mx.eval(out)
     return out
@@ -65,13 +68,19 @@ def main():
         prompts = [record["prompt_ids"] for record in json.load(f)][: args.prompts]
     weights = dense(args.model, config, getattr(mx, args.dtype))
     module = importlib.import_module("mlx_lm.models." + config["model_type"])
-    model = module.Model(module.ModelArgs.from_dict(config))
-    model.load_weights(list(weights.items()))
+
+    def loaded(dtype):
+        model = module.Model(module.ModelArgs.from_dict(config))
+        model.load_weights([(name, value.astype(dtype)) for name, value in weights.items()])
+        return model
+
+    model = loaded(getattr(mx, args.dtype))
+    exact = loaded(mx.float32) if args.dtype != "float32" else None
     os.makedirs(args.out, exist_ok=True)
     with open(os.path.join(args.out, "config.json"), "w") as f:
         json.dump(config, f, indent=1)
     mx.save_safetensors(os.path.join(args.out, "model.safetensors"), dict(tree_flatten(model.parameters())), {"format": "mlx"})
-    mx.save_safetensors(os.path.join(args.out, "golden.safetensors"), golden(model, prompts, args.greedy))
+    mx.save_safetensors(os.path.join(args.out, "golden.safetensors"), golden(model, exact, prompts, args.greedy))
     print(f"{args.out}: {len(prompts)} prompts of {min(map(len, prompts))} to {max(map(len, prompts))} tokens, {args.dtype}, on {mx.default_device()}")
 
 

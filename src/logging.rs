@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 use metrics::traces;
 use std::io::IsTerminal;
+use tracing_appender::non_blocking::WorkerGuard;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
@@ -23,10 +24,19 @@ pub(crate) fn start_in_worker() -> Result<(), String> {
     tracing_subscriber::registry().with(lines).try_init().map_err(|e| format!("logging cannot start: {e}"))
 }
 
-/// Starts logging; hold what comes back until the end, so that the last spans are sent.
-pub(crate) fn start(format: LogFormat) -> Result<Option<traces::Guard>, String> {
-    let filter = filter()?;
-    let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+/// Hold it until the end, so that the last spans are sent and the last lines written.
+pub(crate) struct Logging {
+    _spans: Option<traces::Guard>,
+    _lines: WorkerGuard,
+}
+
+/// Starts logging. Lines are written by a thread of their own, and beyond some 100,000 of them dropped: whoever reads standard error and
+/// stops reading must not stop the service.
+pub(crate) fn start(format: LogFormat) -> Result<Logging, String> {
+    let (writer, written) = tracing_appender::non_blocking(std::io::stderr());
+    // What the worker logs went through the same filter there.
+    let filter = filter()?.add_directive("worker=trace".parse().map_err(|e| format!("the worker's log: {e}"))?);
+    let lines = fmt::layer().with_writer(writer).with_ansi(std::io::stderr().is_terminal());
     let lines: Box<dyn Layer<Registry> + Send + Sync> = match format {
         LogFormat::Text => lines.with_target(false).with_filter(filter).boxed(),
         LogFormat::Json => lines.json().with_filter(filter).boxed(),
@@ -34,5 +44,5 @@ pub(crate) fn start(format: LogFormat) -> Result<Option<traces::Guard>, String> 
     let spans = traces::init().map_err(|e| e.to_string())?;
     let (layer, guard) = spans.unzip();
     tracing_subscriber::registry().with(lines).with(layer).try_init().map_err(|e| format!("logging cannot start: {e}"))?;
-    Ok(guard)
+    Ok(Logging { _spans: guard, _lines: written })
 }

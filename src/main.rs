@@ -32,11 +32,11 @@ enum Command {
     /// Hold models against recorded logits of the oracle: folders with config.json, model.safetensors, golden.safetensors
     Check(CheckArgs),
     /// Put load on an OpenAI-compatible server and report what its clients felt
-    Loadtest(loadtest::Args),
+    Loadtest(Box<loadtest::Args>),
     /// Say what a model would take of this machine's memory and how many rows would fit, without loading it
     Fit(fit::Args),
     Sim(loadtest::sim::Args),
-    /// Make a key: prints a new secret, and the lines that the keys file of `serve --keys` needs for it
+    /// Make a key: prints the lines that the keys file of `serve --keys` needs for it, and the new secret to standard error
     Key {
         /// Whose key it is: a name in log lines and in metrics
         name: String,
@@ -205,7 +205,9 @@ fn load(args: &loadtest::Args) -> Result<ExitCode, String> {
 
 fn key(name: &str) -> Result<ExitCode, String> {
     let (secret, entry) = api::fresh_key(name)?;
-    println!("# the secret, which is kept nowhere: {secret}\n{entry}");
+    // Not among the lines that go to the file.
+    eprintln!("the secret, which is kept nowhere: {secret}");
+    println!("{entry}");
     Ok(ExitCode::SUCCESS)
 }
 

@@ -94,9 +94,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failed> {
         for addr in &addrs {
             tracing::info!("listening on http://{addr}; until the model is loaded, requests are answered with 503");
         }
-        if let Some(keys) = keys {
-            reload_on_hangup(keys)?;
-        }
+        reload_on_hangup(keys)?;
         let down = down(&service, args.exit_on_failure);
         tokio::select! {
             served = running.until_signal() => served.map_err(|e| e.to_string().into()),
@@ -108,14 +106,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failed> {
     served
 }
 
-/// A file that is wrong changes nothing, and is told of.
-fn reload_on_hangup(keys: Arc<Keys>) -> Result<(), Failed> {
+/// A file that is wrong changes nothing, and is told of. Without one the signal, which would end the process, is taken all the same.
+fn reload_on_hangup(keys: Option<Arc<Keys>>) -> Result<(), Failed> {
     let mut hangups = signal(SignalKind::hangup()).map_err(|e| format!("SIGHUP cannot be caught: {e}"))?;
     actix_web::rt::spawn(async move {
         while hangups.recv().await.is_some() {
-            match keys.reload() {
-                Ok(count) => tracing::info!(count, "the keys file was read again"),
-                Err(error) => tracing::error!("the keys stay as they were: {error}"),
+            match keys.as_ref().map(|keys| keys.reload()) {
+                Some(Ok(count)) => tracing::info!(count, "the keys file was read again"),
+                Some(Err(error)) => tracing::error!("the keys stay as they were: {error}"),
+                None => tracing::info!("SIGHUP: there is no keys file to read again"),
             }
         }
     });

@@ -3,6 +3,9 @@
 use crate::ask::{Failure, Params};
 use std::sync::Arc;
 
+/// The code of a request that is larger than the whole pool.
+pub(crate) const NEVER_FITS: &str = "kv_budget_exceeded";
+
 /// What the loaded model bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bounds {
@@ -37,7 +40,7 @@ pub(crate) fn check(ids: Vec<u32>, param: &'static str, params: &Params, bounds:
     }
     if prompt >= pool {
         let message = format!("the prompt has {prompt} tokens; the KV budget holds {pool}");
-        return invalid(param, "kv_budget_exceeded", message);
+        return invalid(param, NEVER_FITS, message);
     }
     let max_tokens = match params.max_tokens {
         None => {
@@ -64,7 +67,7 @@ fn max_tokens_asked(max_tokens: u32, prompt: u64, bounds: Bounds) -> Result<u32,
     }
     if need > bounds.pool_tokens {
         let message = format!("the prompt has {prompt} tokens and max_tokens is {max_tokens}, {need} together; the KV budget holds {}", bounds.pool_tokens);
-        return invalid("max_tokens", "kv_budget_exceeded", message);
+        return invalid("max_tokens", NEVER_FITS, message);
     }
     Ok(max_tokens)
 }
@@ -94,11 +97,11 @@ mod tests {
             ((0, None, 0), Err(("prompt", "empty_prompt"))),
             ((1, None, 0), Ok(79)),
             ((79, None, 0), Ok(1)),
-            ((80, None, 0), Err(("prompt", "kv_budget_exceeded"))),
+            ((80, None, 0), Err(("prompt", NEVER_FITS))),
             ((100, None, 0), Err(("prompt", "context_length_exceeded"))),
             ((10, Some(0), 0), Err(("max_tokens", "invalid_value"))),
             ((10, Some(70), 0), Ok(70)),
-            ((10, Some(71), 0), Err(("max_tokens", "kv_budget_exceeded"))),
+            ((10, Some(71), 0), Err(("max_tokens", NEVER_FITS))),
             ((10, Some(91), 0), Err(("max_tokens", "context_length_exceeded"))),
             ((10, Some(u32::MAX), 0), Err(("max_tokens", "context_length_exceeded"))),
             ((10, Some(5), 6), Err(("min_tokens", "invalid_value"))),

@@ -49,6 +49,7 @@ enum State {
     Serving,
     /// The life was given up and killed; its last word is awaited, and after that the pause before the next one.
     Ending {
+        since: Instant,
         pause: Duration,
     },
     /// Between two lives.
@@ -87,7 +88,7 @@ impl Model {
         let worker = room.publish.borrow().worker.clone();
         let look = (floor / 8).clamp(Duration::from_millis(10), Duration::from_secs(1));
         Model::create(|ctx| {
-            ctx.run_interval(look, move |model, _| model.watch(look, Instant::now()));
+            ctx.run_interval(look, move |model, ctx| model.watch(look, Instant::now(), ctx));
             let mut model = Model {
                 state: State::Pausing,
                 life: None,
@@ -125,6 +126,9 @@ impl Model {
     }
 
     fn opened(&mut self, info: EngineInfo, ctx: &mut Context<Self>) {
+        if let State::Opening { since } = self.state {
+            self.pace.loaded(since.elapsed());
+        }
         self.state = State::Serving;
         let Some(up) = &self.up else {
             let (scheduling, metrics) = self.room.put_up(&info, ctx.address());
@@ -135,8 +139,14 @@ impl Model {
             self.up = Some(Up { info, scheduling, metrics });
             return self.show(WorkerState::Ready);
         };
-        if info != up.info {
+        if info.files != up.info.files {
             return self.gone("it has changed since it was first opened".into());
+        }
+        if info != up.info {
+            // A device that is gone may be back next time.
+            let what = |info: &EngineInfo| format!("{} in {}, {} blocks", info.device, info.dtype, info.blocks);
+            let reason = format!("it was opened in another way than before: {} and not {}", what(&info), what(&up.info));
+            return self.give_up(WorkerCause::Exit, reason);
         }
         tracing::info!("the model is back");
         up.scheduling.do_send(ModelIs::Back);
@@ -144,7 +154,7 @@ impl Model {
     }
 
     /// The steps at the engine, and the life itself, are looked at in turn.
-    fn watch(&mut self, look: Duration, now: Instant) {
+    fn watch(&mut self, look: Duration, now: Instant, ctx: &mut Context<Self>) {
         let late = now.saturating_duration_since(self.last_look).saturating_sub(2 * look);
         self.last_look = now;
         if !late.is_zero() {
@@ -156,7 +166,7 @@ impl Model {
         }
         match (self.state, self.flights.front()) {
             (State::Opening { since }, _) => {
-                let deadline = self.room.options.load_deadline;
+                let deadline = self.pace.load_deadline(self.room.options.load_deadline);
                 if now.saturating_duration_since(since) >= deadline {
                     self.hangs(format!("it has not been loaded within {} s", deadline.as_secs()));
                 }
@@ -171,6 +181,13 @@ impl Model {
                     self.hangs(format!("step {step}, of {tokens} tokens, has not ended within {:.1} s", deadline.as_secs_f64()));
                 }
             }
+            // It may be held in the kernel for ever, and rows wait. From here on it is the system's.
+            (State::Ending { since, .. }, _) if now.saturating_duration_since(since) >= self.room.options.step_deadline => {
+                tracing::error!(worker = self.worker.pid, "a worker that was killed does not end: another one is started beside it");
+                // What it still says is of a life that is over.
+                self.number += 1;
+                self.died(WorkerCause::Exit, String::new(), ctx);
+            }
             _ => {}
         }
     }
@@ -178,8 +195,9 @@ impl Model {
     /// No answer within the deadline. A process is killed for it; a thread hangs inside the engine and cannot be ended, so it cannot be
     /// replaced either.
     fn hangs(&mut self, reason: String) {
-        if self.state == State::Serving {
-            self.pace.hung();
+        match self.state {
+            State::Opening { .. } => self.pace.load_hung(),
+            _ => self.pace.hung(),
         }
         self.give_up(WorkerCause::Hang, reason);
     }
@@ -189,7 +207,7 @@ impl Model {
         match &self.life {
             Some(life) if life.pid().is_some() => {
                 let pause = self.lost(cause, reason);
-                self.state = State::Ending { pause };
+                self.state = State::Ending { since: Instant::now(), pause };
                 if let Some(life) = &self.life {
                     life.kill();
                 }
@@ -202,7 +220,7 @@ impl Model {
     fn died(&mut self, cause: WorkerCause, reason: String, ctx: &mut Context<Self>) {
         let pause = match self.state {
             // It was killed, and that is told already.
-            State::Ending { pause } => pause,
+            State::Ending { pause, .. } => pause,
             _ => self.lost(cause, reason),
         };
         self.life = None;
@@ -223,8 +241,12 @@ impl Model {
     fn lost(&mut self, cause: WorkerCause, reason: String) -> Duration {
         let now = Instant::now();
         let pause = self.deaths.died(now);
+        // Clients hear of it, and /stats shows it: where files lie is nobody's business there.
+        let reason = {
+            tracing::warn!(cause = cause.as_str(), %reason, pause_s = pause.as_secs(), "the model is lost and will be opened again");
+            without_paths(&reason)
+        };
         let down = self.deaths.too_many().then(|| format!("{}, at last because: {reason}", self.deaths.many()));
-        tracing::warn!(cause = cause.as_str(), %reason, pause_s = pause.as_secs(), "the model is lost and will be opened again");
         self.flights.clear();
         self.worker.lost(cause, reason);
         if let Some(Up { scheduling, metrics, .. }) = &self.up {
@@ -248,6 +270,7 @@ impl Model {
 
     fn gone(&mut self, reason: String) {
         tracing::error!(%reason, "the model is lost for good");
+        let reason = without_paths(&reason);
         self.state = State::Gone;
         self.life = None;
         // What it still says is of a life that is over.
@@ -276,7 +299,7 @@ impl Model {
             // Clients hear of the reason, and where files lie is not their business.
             End::Refused(error) => {
                 tracing::error!(%error, "the model cannot be opened again");
-                self.died(WorkerCause::Exit, "its files cannot be opened as they could before".into(), ctx);
+                self.died(WorkerCause::Exit, "it cannot be opened as it could before".into(), ctx);
             }
         }
     }
@@ -299,7 +322,7 @@ impl Model {
             next.since = now;
         }
         up.scheduling.do_send(Stepped { done, memory });
-        if self.flights.is_empty() && self.worker.step_age_ms > 0 {
+        if self.flights.is_empty() && (self.worker.step_age_ms, self.worker.step_deadline_ms) != (0, 0) {
             self.publish();
         }
     }
@@ -325,6 +348,12 @@ impl Model {
             new
         });
     }
+}
+
+/// Of a path only its last part is left.
+fn without_paths(text: &str) -> String {
+    let short = |word: &'_ str| word.rsplit('/').find(|part| !part.is_empty()).unwrap_or(word).to_owned();
+    text.split(' ').map(short).collect::<Vec<String>>().join(" ")
 }
 
 /// Whether results are those of the step that was sent first, for the rows that drew, with tokens that there are.
@@ -388,6 +417,8 @@ impl Handler<Said> for Model {
         }
         match (what, self.state) {
             (Saying::Ended(end), _) => self.ended(end, ctx),
+            (Saying::Dying(End::Died { cause, reason }), State::Opening { .. } | State::Serving) => self.give_up(cause, reason),
+            (Saying::Dying(End::Refused(error)), State::Opening { .. } | State::Serving) => self.give_up(WorkerCause::Exit, error.to_string()),
             // Given up: whatever it says now but its end is too late.
             (_, State::Ending { .. } | State::Pausing | State::Gone) => {}
             (Saying::Opened(info), State::Opening { .. }) => self.opened(info, ctx),

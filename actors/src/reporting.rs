@@ -137,6 +137,12 @@ impl Reporting {
 
     pub(crate) fn lost(&mut self) {
         self.launched.clear();
+        // Nothing is left on the device.
+        let kv = &mut self.stats.kv;
+        (kv.rows_bytes, kv.prefix_bytes, kv.held_bytes, kv.free_bytes) = (0, 0, 0, kv.budget_bytes);
+        self.metrics.set_kv(KvBytes { free: kv.budget_bytes, ..KvBytes::default() }, kv.budget_bytes);
+        (self.stats.memory.active_bytes, self.stats.memory.cache_bytes) = (0, 0);
+        self.metrics.set_mlx_memory(MlxMemory { peak: self.stats.memory.peak_bytes, ..MlxMemory::default() });
         self.stats.restarts += 1;
         self.stats.opening = true;
     }

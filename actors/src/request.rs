@@ -410,7 +410,10 @@ impl Request {
     fn prepared(&mut self, outcome: Result<Checked, Failure>, ctx: &mut Context<Self>) {
         match outcome {
             Ok(checked) => self.submit(checked, ctx),
-            Err(failure @ Failure::Invalid { .. }) => self.refuse(failure, Refusal::Invalid, ctx),
+            Err(failure @ Failure::Invalid { code, .. }) => {
+                let reason = if code == check::NEVER_FITS { Refusal::NeverFits } else { Refusal::Invalid };
+                self.refuse(failure, reason, ctx);
+            }
             Err(failure) => self.fail(failure, Instant::now(), ctx),
         }
     }
@@ -420,7 +423,7 @@ impl Request {
         let (failure, reason) = match refusal {
             R::NeverFits { need_tokens, pool_tokens } => {
                 let message = format!("prompt and answer need room for {need_tokens} tokens; the KV budget holds {pool_tokens}");
-                (invalid("kv_budget_exceeded", message), Refusal::NeverFits)
+                (invalid(check::NEVER_FITS, message), Refusal::NeverFits)
             }
             R::TooLong { need_tokens, context } => {
                 let message = format!("prompt and answer need {need_tokens} tokens; the model's context holds {context}");

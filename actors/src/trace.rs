@@ -1,5 +1,6 @@
 //! One request's spans: the whole, and within it queue, prefill and decode. Names follow OpenTelemetry's conventions for
 //! generative AI; no prompt text ever goes into a span. Where nobody collects spans, this costs next to nothing.
+//! Whole numbers are signed: only those are numbers to a collector, the others become text.
 
 use crate::ask::{Params, Prompt, Usage};
 use tracing::Span;
@@ -24,11 +25,11 @@ impl Trace {
             otel.kind = "internal",
             gen_ai.operation.name = operation,
             gen_ai.request.model = model,
-            gen_ai.request.max_tokens = params.max_tokens,
+            gen_ai.request.max_tokens = params.max_tokens.map(i64::from),
             gen_ai.request.temperature = f64::from(params.temperature),
             gen_ai.request.top_p = f64::from(params.top_p),
-            gen_ai.request.top_k = params.top_k,
-            gen_ai.request.seed = seed,
+            gen_ai.request.top_k = i64::from(params.top_k),
+            gen_ai.request.seed = seed.cast_signed(),
             gen_ai.response.id = id,
             gen_ai.response.model = model,
             gen_ai.response.finish_reasons = Empty,
@@ -43,7 +44,7 @@ impl Trace {
     }
 
     pub(crate) fn admitted(&mut self, cached_tokens: u32) {
-        self.phase = tracing::info_span!(parent: &self.whole, "prefill", cached_tokens);
+        self.phase = tracing::info_span!(parent: &self.whole, "prefill", cached_tokens = i64::from(cached_tokens));
     }
 
     pub(crate) fn first_token(&mut self) {
@@ -59,14 +60,14 @@ impl Trace {
     }
 
     pub(crate) fn resumed(&self, recomputed_tokens: u32) {
-        tracing::info!(parent: &self.phase, recomputed_tokens, "resumed");
+        tracing::info!(parent: &self.phase, recomputed_tokens = i64::from(recomputed_tokens), "resumed");
     }
 
     /// The request is over; the spans end here.
     pub(crate) fn end(&mut self, finish: &'static str, usage: &Usage) {
         self.whole.record("gen_ai.response.finish_reasons", finish);
-        self.whole.record("gen_ai.usage.input_tokens", usage.prompt_tokens);
-        self.whole.record("gen_ai.usage.output_tokens", usage.completion_tokens);
+        self.whole.record("gen_ai.usage.input_tokens", i64::from(usage.prompt_tokens));
+        self.whole.record("gen_ai.usage.output_tokens", i64::from(usage.completion_tokens));
         self.phase = Span::none();
         self.whole = Span::none();
     }

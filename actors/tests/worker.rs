@@ -12,6 +12,8 @@ mod deaths;
 mod house;
 #[path = "worker/kills.rs"]
 mod kills;
+#[path = "worker/stuck.rs"]
+mod stuck;
 #[path = "worker/synthetic.rs"]
 mod synthetic;
 
@@ -37,6 +39,7 @@ fn main() {
         trial("a_load_that_hangs_is_ended", deaths::a_load_that_hangs_is_ended),
         trial("a_model_that_cannot_be_loaded_is_said_as_it_is", deaths::a_model_that_cannot_be_loaded_is_said_as_it_is),
         trial("a_death_is_seen_though_somebody_holds_the_connection", deaths::a_death_is_seen_though_somebody_holds_the_connection),
+        trial("a_worker_that_does_not_end_is_left_to_itself", stuck::a_worker_that_does_not_end_is_left_to_itself),
         trial("the_last_handle_takes_the_worker_with_it", deaths::the_last_handle_takes_the_worker_with_it),
     ];
     // One after the other: they watch this process's descriptors and children.

@@ -5,7 +5,7 @@ use crate::body::{self, BodyLimit};
 use crate::keys::Keys;
 use crate::keys::gate::Holder;
 use crate::refusal::{Kind, Refusal};
-use crate::stream::{Frames, begun, whole};
+use crate::stream::{Frames, begun, first, whole};
 use crate::wire::{Head, Model, Voice};
 use crate::{console, ids, tokens};
 use actix_web::body::MessageBody;
@@ -15,6 +15,7 @@ use actix_web::http::header::{CACHE_CONTROL, HeaderName, HeaderValue};
 use actix_web::middleware::{Next, from_fn};
 use actix_web::{FromRequest, Handler, HttpMessage, HttpRequest, HttpResponse, Resource, Responder, ResponseError, web};
 use actors::{Ask, Key, RowStats, Service, Stats};
+use futures_util::StreamExt;
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Instant;
@@ -97,10 +98,16 @@ async fn tag(request: ServiceRequest, next: Next<impl MessageBody>) -> Result<Se
     let span = server_span(&request);
     // It ends when the answer does: what is asked of the service within it holds on to it.
     let mut response = next.call(request).instrument(span.clone()).await?;
-    span.record("http.response.status_code", response.status().as_u16());
+    span.record("http.response.status_code", i64::from(response.status().as_u16()));
     if response.request().extensions().get::<Logged>().is_none() {
         let route = response.request().match_pattern().unwrap_or_default();
-        tracing::info!(id, route, method = %response.request().method(), status = response.status().as_u16(), "answered");
+        let (method, status) = (response.request().method(), response.status().as_u16());
+        // Probes, scrapers and the console come every second, and say nothing by it.
+        if WATCHED.contains(&route.as_str()) && status < 400 {
+            tracing::debug!(id, route, %method, status, "answered");
+        } else {
+            tracing::info!(id, route, %method, status, "answered");
+        }
     }
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(X_REQUEST_ID, value);
@@ -111,6 +118,8 @@ async fn tag(request: ServiceRequest, next: Next<impl MessageBody>) -> Result<Se
 /// What tells of the service: a probe and a scraper have no key. Compared with the path as it was sent, so that no spelling of another
 /// path is one of these.
 const WITHOUT_KEY: [&str; 6] = ["/health", "/livez", "/readyz", "/metrics", "/stats", "/"];
+/// Of these, those that are asked for over and over.
+const WATCHED: [&str; 5] = ["/health", "/livez", "/readyz", "/metrics", "/stats"];
 /// The console's files: a key that it is given goes where every client's key goes.
 const CONSOLE: &str = "/console/";
 
@@ -201,7 +210,8 @@ async fn complete(shape: Shape, request: HttpRequest, payload: web::Payload, ser
     if !wanted.stream {
         return Ok(HttpResponse::Ok().content_type("application/json").body(whole(answer, &head).await?));
     }
-    let frames = Frames::new(answer, Voice::new(&head, wanted.include_usage));
+    let first = first(&mut answer).await?;
+    let frames = Frames::new(futures_util::stream::iter(first).chain(answer), Voice::new(&head, wanted.include_usage));
     // The second header keeps nginx from collecting the stream before it passes it on.
     let mut response = HttpResponse::Ok();
     response.content_type("text/event-stream").insert_header((CACHE_CONTROL, "no-cache")).insert_header(("x-accel-buffering", "no"));
@@ -236,8 +246,14 @@ fn said(status: &'static str) -> HttpResponse {
     HttpResponse::Ok().content_type("application/json").body(format!(r#"{{"status":"{status}"}}"#))
 }
 
-async fn metrics(service: web::Data<Service>) -> Result<HttpResponse, Refusal> {
-    let text = service.metrics()?.text();
+async fn metrics(request: HttpRequest, service: web::Data<Service>) -> Result<HttpResponse, Refusal> {
+    let metrics = service.metrics()?;
+    // Before a key's first request, so that what that adds is seen as growth.
+    match request.app_data::<Gate>() {
+        Some(Gate(Some(keys))) => keys.names().iter().for_each(|name| drop(metrics.key(name))),
+        _ => drop(metrics.key(&Key::default().name)),
+    }
+    let text = metrics.text();
     Ok(HttpResponse::Ok().content_type("text/plain; version=0.0.4; charset=utf-8").body(text))
 }
 

@@ -46,7 +46,16 @@ impl Default for ServeOptions {
         // The model needs the cores more than we do: four threads carry thousands of tokens a second.
         let workers = std::thread::available_parallelism().map_or(1, |n| n.get()).min(4);
         let drain_timeout = Duration::from_secs(30);
-        ServeOptions { host: "127.0.0.1".into(), port: 8080, workers, body_limit_bytes: BODY_LIMIT_BYTES, connections: 900, open: false, keys: None, drain_timeout }
+        ServeOptions {
+            host: "127.0.0.1".into(),
+            port: 8080,
+            workers,
+            body_limit_bytes: BODY_LIMIT_BYTES,
+            connections: 900,
+            open: false,
+            keys: None,
+            drain_timeout,
+        }
     }
 }
 

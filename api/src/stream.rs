@@ -2,7 +2,7 @@
 
 use crate::refusal::Refusal;
 use crate::wire::{Head, Voice};
-use actix_web::rt::time::{Instant, Sleep, sleep};
+use actix_web::rt::time::{Instant, Sleep, sleep, timeout};
 use actix_web::web::Bytes;
 use actors::{Event, Failure};
 use futures_util::{Stream, StreamExt};
@@ -87,6 +87,17 @@ pub(crate) async fn begun<S: Stream<Item = Event> + Unpin>(events: &mut S) -> Re
         Some(Event::Began { .. }) => Ok(()),
         Some(Event::Failed(failure)) => Err(failure.into()),
         Some(Event::Text { .. } | Event::Done { .. }) | None => Err(cut_short()),
+    }
+}
+
+/// The first event after that, for as long as proxies wait: a stream that fails before its first text fails with a status, as whoever
+/// waits in the queue when the model is lost.
+pub(crate) async fn first<S: Stream<Item = Event> + Unpin>(events: &mut S) -> Result<Option<Event>, Refusal> {
+    match timeout(PING_EVERY, events.next()).await {
+        Err(_silence) => Ok(None),
+        Ok(Some(Event::Failed(failure))) => Err(failure.into()),
+        Ok(Some(event)) => Ok(Some(event)),
+        Ok(None) => Err(cut_short()),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Holds a model against recorded logits of the oracle: how a port of a family is proven, on any device.
 //!
 //! A folder is what `oracle/tiny.py` writes: config.json, model.safetensors, golden.safetensors with, for each prompt i,
-//! `ids_i`, `logits_i` (f32, every position of one solo prefill) and `greedy_i`.
+//! `ids_i`, `logits_i` (f32, every position of one solo prefill) and `greedy_i`; or what `oracle/record.py` writes: the same, and for a model of
+//! 16 bits `exact_i`, what its weights give in f32.
 
 mod golden;
 mod measure;
@@ -45,7 +46,7 @@ impl std::fmt::Display for Line {
         let (error, tolerance) = (self.error, self.measure.tolerance());
         match self.measure {
             Measure::Spread => write!(f, "{:<16} largest error {error:.2e} of the spread (at most {tolerance:.0e}), {greedy}: {verdict}", self.what),
-            Measure::Divergence => write!(f, "{:<16} largest KL of a position {error:.2e} (at most {tolerance:.0e}), {greedy}: {verdict}", self.what),
+            Measure::Divergence => write!(f, "{:<16} {error:.2} times the oracle's distance from f32 (at most {tolerance}), {greedy}: {verdict}", self.what),
         }
     }
 }

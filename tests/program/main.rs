@@ -14,6 +14,7 @@ mod fit;
 mod folder;
 mod ledger;
 mod load_errors;
+mod loadtest;
 /// Reads `/proc`.
 #[cfg(target_os = "linux")]
 mod memory;
@@ -21,5 +22,6 @@ mod prefix;
 mod seeds;
 mod sim;
 mod stall;
+mod traces;
 mod window;
 mod worker;

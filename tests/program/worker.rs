@@ -1,10 +1,10 @@
 //! The worker process: streams survive its death with the same tokens, it never outlives the server, and the server says how it is.
 
-use crate::common::{LOOK, PATIENCE, Reply, Server, chat, program, send, until};
+use crate::common::{LOOK, PATIENCE, Reply, Server, chat, copy, exit, program, send, signal, tokenizer, until};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, kill_process_group, pidfd_getfd, pidfd_open};
 use serde_json::{Value, json};
-use std::io::Write;
-use std::path::Path;
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
 use std::process::Stdio;
 use std::sync::mpsc;
 use std::thread;
@@ -38,14 +38,14 @@ fn bodies() -> Vec<Value> {
 /// What a stream came to: text, finish, and the tokens of prompt and answer.
 type Whole = (String, String, u64, u64);
 
-/// Reads a stream to its end, and tells of every piece of text.
-fn read(mut reply: Reply, heard: &mpsc::Sender<()>) -> Whole {
+/// Reads a stream to its end, and tells of every piece of text. Gives also how often it was interrupted.
+fn read(mut reply: Reply, heard: &mpsc::Sender<()>) -> (Whole, u64) {
     assert_eq!(reply.status, 200);
-    let (mut text, mut finish, mut usage) = (String::new(), String::new(), None);
+    let (mut text, mut finish, mut usage, mut restarts) = (String::new(), String::new(), None, 0);
     while let Some(event) = reply.event().unwrap() {
         if event == "[DONE]" {
             let usage: Value = usage.expect("usage was asked for");
-            return (text, finish, usage["prompt_tokens"].as_u64().unwrap(), usage["completion_tokens"].as_u64().unwrap());
+            return ((text, finish, usage["prompt_tokens"].as_u64().unwrap(), usage["completion_tokens"].as_u64().unwrap()), restarts);
         }
         let event: Value = serde_json::from_str(&event).unwrap();
         assert!(event["error"].is_null(), "{event}");
@@ -57,6 +57,9 @@ fn read(mut reply: Reply, heard: &mpsc::Sender<()>) -> Whole {
         if let Some(reason) = event["choices"][0]["finish_reason"].as_str() {
             finish = reason.to_owned();
         }
+        if let Some(count) = event["coxswain"]["restarts"].as_u64() {
+            restarts = count;
+        }
         if !event["usage"].is_null() {
             usage = Some(event["usage"].clone());
         }
@@ -64,8 +67,8 @@ fn read(mut reply: Reply, heard: &mpsc::Sender<()>) -> Whole {
     panic!("a stream ended without its mark: {text}");
 }
 
-/// All streams at once; `meanwhile` is given the pieces of text as they come.
-fn streams(server: &Server, meanwhile: impl FnOnce(&mpsc::Receiver<()>)) -> Vec<Whole> {
+/// All streams at once; `meanwhile` is given the pieces of text as they come. Gives also how often they were interrupted, all together.
+fn streams(server: &Server, meanwhile: impl FnOnce(&mpsc::Receiver<()>)) -> (Vec<Whole>, u64) {
     let (heard, pieces) = mpsc::channel();
     let addr = server.addr;
     thread::scope(|scope| {
@@ -76,7 +79,8 @@ fn streams(server: &Server, meanwhile: impl FnOnce(&mpsc::Receiver<()>)) -> Vec<
         let running: Vec<_> = bodies().into_iter().map(asked).collect();
         drop(heard);
         meanwhile(&pieces);
-        running.into_iter().map(|stream| stream.join().unwrap()).collect()
+        let (whole, restarts): (_, Vec<u64>) = running.into_iter().map(|stream| stream.join().unwrap()).unzip();
+        (whole, restarts.iter().sum())
     })
 }
 
@@ -120,14 +124,15 @@ fn many(args: &[&'static str]) -> Server {
 #[test]
 fn streams_survive_the_worker_with_the_same_text() {
     let server = many(&["--step-deadline", "5"]);
-    let alone = streams(&server, |_| ());
+    let (alone, none) = streams(&server, |_| ());
+    assert_eq!(none, 0);
 
     // While the prompts are read, at four moments that nobody chose while answers come, and with nothing to do.
     let mut pid = ready(&server, None);
     let chance = u64::from(std::process::id());
     let moments = [0, chance % 53, chance / 7 % 89, chance / 31 % 67, chance / 127 % 97];
     println!("killed after so many pieces of text each: {moments:?}");
-    let killed = streams(&server, |heard| {
+    let (killed, interrupted) = streams(&server, |heard| {
         until("rows", || (server.stats()["running"].as_u64() > Some(0)).then_some(()));
         for wait in moments {
             pieces(heard, wait);
@@ -141,10 +146,10 @@ fn streams_survive_the_worker_with_the_same_text() {
     pid = ready(&server, Some(pid));
     let (exits, recovered) = losses(&server, "exit");
     assert_eq!(exits, 6);
-    assert!(recovered >= STREAMS, "{recovered}");
+    assert!(recovered == interrupted && interrupted >= STREAMS, "{recovered} {interrupted}");
 
     // It stands still, while prompts are read and while answers come.
-    let stopped = streams(&server, |heard| {
+    let (stopped, interrupted) = streams(&server, |heard| {
         for wait in [1, 70] {
             pieces(heard, wait);
             strike(pid, Signal::STOP);
@@ -153,10 +158,10 @@ fn streams_survive_the_worker_with_the_same_text() {
     });
     assert_eq!(stopped, alone);
     let (hangs, more) = losses(&server, "hang");
-    assert!(hangs == 2 && more > recovered, "{hangs} {more}");
+    assert!(hangs == 2 && interrupted > 0 && more == recovered + interrupted, "{hangs} {more} {recovered} {interrupted}");
 
     // It writes what is no frame.
-    let confused = streams(&server, |heard| {
+    let (confused, _) = streams(&server, |heard| {
         pieces(heard, 50);
         garble(pid);
         pid = ready(&server, Some(pid));
@@ -191,7 +196,10 @@ fn the_server_is_small_and_has_no_model_in_it() {
 
 fn gone(pid: u32) {
     let since = Instant::now();
-    while Path::new(&format!("/proc/{pid}")).exists() {
+    // Init may take its time to clear the dead away.
+    let lives =
+        || std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z')));
+    while lives() {
         assert!(since.elapsed() < ORPHAN, "worker {pid} outlives its server");
         thread::sleep(LOOK);
     }
@@ -281,4 +289,32 @@ fn the_worker_is_not_for_people() {
     let output = program().arg("worker").stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!((output.status.code(), said.trim()), (Some(2), "coxswain: worker is started by `coxswain serve`, not by hand"));
+}
+
+/// A log that nobody reads fills its pipe, which must not hold up what logs.
+#[test]
+fn a_log_that_nobody_reads_stops_nothing() {
+    let (_root, dir) = copy("llama_tied");
+    tokenizer(&dir);
+    let mut command = program();
+    let mut server = command.args(["serve", "--port", "0", "--kv-budget", "10MB", "--model"]).arg(&dir).stderr(Stdio::piped()).spawn().unwrap();
+    let mut log = BufReader::new(server.stderr.take().unwrap());
+    let addr: SocketAddr = loop {
+        let mut line = String::new();
+        assert!(log.read_line(&mut line).unwrap() > 0, "it ended before it served");
+        if let Some((_, addr)) = line.split_once("serving ").and_then(|(_, rest)| rest.split_once("http://")) {
+            break addr.split(' ').next().unwrap().parse().unwrap();
+        }
+    };
+    // Lines of 60 bytes and more, in a pipe of 64 kB.
+    for _ in 0..2000 {
+        assert_eq!(send(addr, "GET", "/v1/models", None).unwrap().status, 200);
+    }
+    let stats = || send(addr, "GET", "/stats", None).unwrap().json();
+    let pid = stats()["worker"]["pid"].as_u64().unwrap() as u32;
+    strike(pid, Signal::KILL);
+    until("another worker", || (stats()["worker"]["state"] == "ready" && stats()["worker"]["pid"].as_u64() != Some(pid.into())).then_some(()));
+    signal(server.id());
+    assert!(exit(&mut server, "the server").success());
+    drop(log);
 }

@@ -2,10 +2,10 @@
 //!
 //! Four threads serve a life. One writes: a worker that does not read must not hold up whoever sends. One reads, and is the one that
 //! sees the end: it makes sure that the process is gone and gives the last word. One passes on what the process logs, and one waits for
-//! its end.
+//! its end. A process that a fault of its device holds in the kernel ends late, or never, whatever it is sent: nobody else waits for it.
 
 use super::{Ear, End, Program, Saying, log};
-use crossbeam::channel::{Receiver, Sender, unbounded};
+use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
 use kv::Step;
 use metrics::WorkerCause;
 use models::engine::EngineError;
@@ -21,9 +21,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 #[cfg(target_os = "linux")]
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ExitStatus};
+use std::process::Child;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
+
+/// A process that has closed its connection, or is killed, usually ends within milliseconds. After so long it is told that it does not.
+const END: Duration = Duration::from_secs(1);
 
 /// A worker process. Dropping it kills it.
 pub struct Process {
@@ -54,7 +58,8 @@ impl Process {
         if let Err(error) = attend(ours, log, (&child, pid), received, ear) {
             // Nobody would see its end.
             process.kill();
-            reap(&child)?;
+            wait(id(&child));
+            child.lock().unwrap_or_else(PoisonError::into_inner).wait()?;
             return Err(error);
         }
         let open = ToWorker::Open { job: program.job.clone(), blocks };
@@ -86,15 +91,18 @@ impl Drop for Process {
 /// Starts the threads; the one that gives the last word is the last.
 fn attend(ours: UnixStream, log: PipeReader, (child, pid): (&Arc<Mutex<Child>>, u32), messages: Receiver<ToWorker>, ear: Ear) -> io::Result<()> {
     let (reader, child) = (Reader::new(ours.try_clone()?), Arc::clone(child));
-    let (ended, own) = (ours.try_clone()?, Pid::from_child(&child.lock().unwrap_or_else(PoisonError::into_inner)));
+    let (connection, own) = (ours.try_clone()?, id(&child));
+    let (end, ended) = bounded(1);
     spawn("worker end", move || {
         wait(own);
         // Somebody else may hold the worker's end of the connection, which does not close then. It fails only where it is closed.
-        let _ = ended.shutdown(Shutdown::Both);
+        let _ = connection.shutdown(Shutdown::Both);
+        // Whoever reads is there until it has heard this.
+        let _ = end.send(());
     })?;
     spawn("worker log", move || log::pass_on(log, pid))?;
     spawn("worker out", move || write(ours, &messages))?;
-    spawn("worker in", move || read(reader, &child, &ear))
+    spawn("worker in", move || read(reader, &child, &ended, &ear))
 }
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
@@ -123,32 +131,58 @@ fn give_up(socket: &UnixStream, error: &io::Error) {
     let _ = socket.shutdown(Shutdown::Both);
 }
 
-fn read(mut reader: Reader<UnixStream>, child: &Mutex<Child>, ear: &Ear) {
-    let mut failed = None;
-    let error = loop {
+fn read(mut reader: Reader<UnixStream>, child: &Mutex<Child>, ended: &Receiver<()>, ear: &Ear) {
+    let told = loop {
         match reader.read() {
             Ok(FromWorker::Opened(info)) => ear(Saying::Opened(info)),
             Ok(FromWorker::Done(done, memory)) => ear(Saying::Done(done, memory)),
-            Ok(FromWorker::Failed(error)) => failed = Some(error),
-            Err(error) => break error,
+            // It has nothing more to say.
+            Ok(FromWorker::Failed(error)) => break Told::Failed(error),
+            Err(error @ (Error::Closed | Error::Truncated | Error::Io(_))) => break Told::Nothing(error),
+            Err(error) => break Told::Nonsense(error),
         }
     };
-    kill(child);
-    let status = reap(child);
-    ear(Saying::Ended(ended(&error, failed, status)));
+    if let Told::Nonsense(_) = told {
+        kill(child);
+    }
+    // Of itself, or killed for that or for a hang.
+    let itself = ended.recv_timeout(END).is_ok();
+    if !itself {
+        kill(child);
+        if ended.recv_timeout(END).is_err() {
+            ear(Saying::Dying(end(&told, "it was killed, and does not end")));
+            // Its other end is dropped once the process is gone.
+            let _ = ended.recv();
+        }
+    }
+    let status = child.lock().unwrap_or_else(PoisonError::into_inner).wait();
+    let how = match (status, &told) {
+        (Err(error), _) => format!("the worker process cannot be waited for: {error}"),
+        (Ok(_), Told::Nothing(error)) if !itself => format!("the worker went on, but could not be heard any more: {error}"),
+        (Ok(status), _) => format!("the worker process ended: {status}"),
+    };
+    let told = match told {
+        Told::Nothing(error) if !itself => Told::Nonsense(error),
+        told => told,
+    };
+    ear(Saying::Ended(end(&told, &how)));
+}
+
+/// The last that came from a worker.
+enum Told {
+    Failed(EngineError),
+    /// The end of the connection.
+    Nothing(Error),
+    Nonsense(Error),
 }
 
 /// Why it is over: what the worker said itself, else what came instead of a frame, else how the process ended.
-fn ended(error: &Error, failed: Option<EngineError>, status: io::Result<ExitStatus>) -> End {
-    let how = match status {
-        Ok(status) => format!("the worker process ended: {status}"),
-        Err(error) => format!("the worker process cannot be waited for: {error}"),
-    };
-    match (error, failed) {
-        (_, Some(refused @ EngineError::Load { .. })) => End::Refused(refused),
-        (_, Some(EngineError::Step(reason))) => End::Died { cause: WorkerCause::Exit, reason },
-        (Error::Closed | Error::Truncated | Error::Io(_), None) => End::Died { cause: WorkerCause::Exit, reason: how },
-        (error, None) => End::Died { cause: WorkerCause::Ipc, reason: format!("the worker could not be understood: {error}") },
+fn end(told: &Told, how: &str) -> End {
+    match told {
+        Told::Failed(refused @ EngineError::Load { .. }) => End::Refused(refused.clone()),
+        Told::Failed(EngineError::Step(reason)) => End::Died { cause: WorkerCause::Exit, reason: reason.clone() },
+        Told::Nothing(_) => End::Died { cause: WorkerCause::Exit, reason: how.to_owned() },
+        Told::Nonsense(error) => End::Died { cause: WorkerCause::Ipc, reason: format!("the worker could not be understood: {error}") },
     }
 }
 
@@ -159,15 +193,12 @@ fn kill(child: &Mutex<Child>) {
     let _ = child.kill();
 }
 
-/// Waits for the process. Not with the lock in hand, which `kill` needs: until it is taken out of the system's table its id cannot be
-/// another's.
-fn reap(child: &Mutex<Child>) -> io::Result<ExitStatus> {
-    let lock = || child.lock().unwrap_or_else(PoisonError::into_inner);
-    wait(Pid::from_child(&lock()));
-    lock().wait()
+fn id(child: &Mutex<Child>) -> Pid {
+    Pid::from_child(&child.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Waits for a process's end, and leaves it in the system's table.
+/// Waits for a process's end, and leaves it in the system's table: until it is taken out its id cannot be another's. Never with the lock in
+/// hand, which `kill` needs.
 fn wait(pid: Pid) {
     while waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).err() == Some(Errno::INTR) {}
 }

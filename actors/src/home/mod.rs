@@ -30,11 +30,13 @@ pub struct Program {
     pub job: Vec<u8>,
 }
 
-/// What a life says, in this order: opened, once; steps done; how it ended, once.
+/// What a life says, in this order: opened, once; steps done; that it does not end, if it is so; how it ended, once.
 #[derive(Debug)]
 pub enum Saying {
     Opened(EngineInfo),
     Done(StepDone, Memory),
+    /// It is over, but not gone: killed, and not ended yet. Its end is still to come.
+    Dying(End),
     Ended(End),
 }
 

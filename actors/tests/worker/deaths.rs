@@ -119,7 +119,7 @@ pub(crate) fn too_many_deaths_refuse_until_the_model_is_back() {
 pub(crate) fn a_load_that_hangs_is_ended() {
     let dir = tempfile::tempdir().unwrap();
     on_arbiter(async {
-        let options = Options { load_deadline: Duration::from_millis(300), ..options(2) };
+        let options = Options { load_deadline: Duration::from_secs(1), ..options(2) };
         let (service, opened) = begin(&job(Wrong::HangsOnLoad, 1, dir.path()), options);
         assert_eq!(patiently(opened).await.unwrap(), Ok(()));
         let worker = service.stats().worker;

@@ -79,6 +79,12 @@ impl Keys {
         Holder { entry, key, used: Mutex::new(used) }
     }
 
+    /// Every key's name.
+    pub(crate) fn names(&self) -> Vec<Arc<str>> {
+        let holders = self.holders.read().unwrap_or_else(PoisonError::into_inner);
+        holders.values().map(|holder| Arc::clone(&holder.key.name)).collect()
+    }
+
     /// Whose secret the request shows, as a bearer token or, as Anthropic's clients do, in `x-api-key`.
     pub(crate) fn holder_of(&self, headers: &HeaderMap) -> Result<Arc<Holder>, Refusal> {
         let secret = secret(headers).ok_or_else(|| Refusal::new(Kind::NoKey, "no API key was sent; send it as `Authorization: Bearer KEY`"))?;

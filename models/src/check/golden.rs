@@ -19,6 +19,8 @@ pub struct Prompt {
     pub logits: Vec<f32>,
     pub vocab: usize,
     pub greedy: Vec<u32>,
+    /// What the same weights give in f32, where the recording is of 16 bits.
+    pub exact: Option<Vec<f32>>,
 }
 
 impl Golden {
@@ -51,6 +53,10 @@ impl Golden {
             if p.vocab != model.config.vocab {
                 return Err(bad(format!("tensor logits_{i} has {} columns, config.json's vocab_size is {}", p.vocab, model.config.vocab)));
             }
+            if model.dtype() != mlx_rs::Dtype::Float32 && p.exact.is_none() {
+                let why = "a model of 16 bits is held to how far the oracle was from what its weights give in f32 (oracle/record.py)";
+                return Err(bad(format!("has no tensor exact_{i}: {why}")));
+            }
             if p.greedy.is_empty() {
                 return Err(bad(format!("tensor greedy_{i} is empty: at least one id is needed")));
             }
@@ -74,8 +80,13 @@ fn prompt(t: &SafeTensors, i: usize) -> Result<Prompt, String> {
     if z.dtype() != Dtype::F32 || positions != ids.len() || ids.is_empty() {
         return Err(format!("tensor {name} is {:?} of shape {:?}: F32 of [{}, vocab] is needed", z.dtype(), z.shape(), ids.len()));
     }
-    let logits = z.data().chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
-    Ok(Prompt { ids, logits, vocab, greedy })
+    let floats = |bytes: &[u8]| bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+    let exact = match t.tensor(&format!("exact_{i}")) {
+        Ok(e) if e.dtype() == Dtype::F32 && e.shape() == z.shape() => Some(floats(e.data())),
+        Ok(e) => return Err(format!("tensor exact_{i} is {:?} of shape {:?}: F32 of {:?} is needed, as logits_{i}", e.dtype(), e.shape(), z.shape())),
+        Err(_absent) => None,
+    };
+    Ok(Prompt { ids, logits: floats(z.data()), vocab, greedy, exact })
 }
 
 fn integers(t: &SafeTensors, name: &str) -> Result<Vec<u32>, String> {

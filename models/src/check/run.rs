@@ -52,7 +52,12 @@ pub fn play(model: &mut Model, prompts: &[&Prompt], chunk: Option<usize>, layout
     let mut tables = Tables::new(layout, model.blocks());
     let mut rows: Vec<Row> = prompts
         .iter()
-        .map(|p| Row { prompt: p, table: tables.take(positions(p)), done: 0, out: Outcome { logits: Vec::new(), greedy: Vec::new(), gaps: Vec::new(), sure: Vec::new() } })
+        .map(|p| Row {
+            prompt: p,
+            table: tables.take(positions(p)),
+            done: 0,
+            out: Outcome { logits: Vec::new(), greedy: Vec::new(), gaps: Vec::new(), sure: Vec::new() },
+        })
         .collect();
     for id in 1.. {
         let inputs: Vec<(usize, Vec<u32>)> = rows.iter().enumerate().filter_map(|(i, r)| r.next(chunk).map(|t| (i, t))).collect();
@@ -165,7 +170,7 @@ mod tests {
     #[test]
     fn many_prompts_have_blocks_of_their_own() {
         for count in [1, 2, 16, 17, 200] {
-            let prompt = Prompt { ids: vec![1; 83], logits: Vec::new(), vocab: 8, greedy: vec![1; 16] };
+            let prompt = Prompt { ids: vec![1; 83], logits: Vec::new(), vocab: 8, greedy: vec![1; 16], exact: None };
             let prompts = vec![prompt; count];
             let blocks = blocks(&prompts);
             for layout in [Layout::InOrder, Layout::Scattered] {

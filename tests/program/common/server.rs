@@ -51,17 +51,23 @@ impl Server {
 
     /// Serves a model that loads in no time.
     pub(crate) fn of(model: &str, args: &[&str]) -> Server {
-        Server::once("serving ", model, args)
+        Server::once("serving ", model, args, &[])
+    }
+
+    /// The same with variables of the environment.
+    pub(crate) fn in_environment(model: &str, args: &[&str], environment: &[(&str, &str)]) -> Server {
+        Server::once("serving ", model, args, environment)
     }
 
     /// Serves a model that is being loaded.
     pub(crate) fn loading(model: &str, args: &[&str]) -> Server {
-        Server::once("listening ", model, args)
+        Server::once("listening ", model, args, &[])
     }
 
     /// Serves, in a process group of its own, and waits for the log line with this word before the address.
-    fn once(word: &str, model: &str, args: &[&str]) -> Server {
+    fn once(word: &str, model: &str, args: &[&str], environment: &[(&str, &str)]) -> Server {
         let mut command = program();
+        command.envs(environment.iter().copied());
         command.args(["serve", "--port", "0", "--model", model]).args(args).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.process_group(0).spawn().unwrap();
         let log = Arc::new(Mutex::new(Vec::new()));
