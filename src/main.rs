@@ -118,7 +118,8 @@ impl From<String> for Failed {
 }
 
 fn main() -> ExitCode {
-    full_f32();
+    // SAFETY: no other thread runs yet.
+    unsafe { models::mlx::settle_environment() };
     let command = Cli::parse().command;
     if !matches!(command, Command::Serve(_) | Command::Worker) {
         end_with_the_reader();
@@ -152,16 +153,6 @@ fn leave(result: Result<(), Failed>) -> ! {
     };
     // SAFETY: no destructor is missed. Standard error has no buffer, the last spans are sent, and nothing is open for writing.
     unsafe { libc::_exit(code.into()) }
-}
-
-/// MLX on CUDA rounds f32 matrix products to TF32 unless told otherwise, which misses the oracle by five times its tolerance.
-/// Whoever sets the variable decides; f16, bf16 and the CPU know no difference.
-fn full_f32() {
-    const TF32: &str = "MLX_ENABLE_TF32";
-    if std::env::var_os(TF32).is_none() {
-        // SAFETY: no other thread runs yet.
-        unsafe { std::env::set_var(TF32, "0") };
-    }
 }
 
 /// Whoever reads what a command prints may stop reading, as `head` does: the command ends, too, and that is no failure. A server goes on.

@@ -17,6 +17,8 @@ const SPEC: Spec = Spec { heads: 32, kv_heads: 8, head_dim: 128, dtype: Dtype::B
 const LAYERS: usize = 32;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // SAFETY: no other thread runs yet.
+    unsafe { models::mlx::settle_environment() };
     let args: Vec<String> = std::env::args().skip(1).collect();
     let what = args.first().map_or("all", String::as_str);
     if !["prove", "time", "all"].contains(&what) {

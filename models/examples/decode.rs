@@ -15,6 +15,8 @@ use std::time::Instant;
 const CHUNK: u32 = 512;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // SAFETY: no other thread runs yet.
+    unsafe { models::mlx::settle_environment() };
     let args: Vec<String> = std::env::args().skip(1).collect();
     let arg = |i: usize, default: &str| args.get(i).cloned().unwrap_or_else(|| default.to_owned());
     let device = match arg(1, "auto").as_str() {

@@ -31,6 +31,8 @@ const CHAIN: (usize, usize) = (8, 256);
 const ROUNDS: usize = 9;
 
 fn main() -> Result<(), Failed> {
+    // SAFETY: no other thread runs yet.
+    unsafe { models::mlx::settle_environment() };
     let args: Vec<String> = std::env::args().skip(1).collect();
     let word = |i: usize| args.get(i).map(String::as_str);
     let (rows, forms) = match word(0) {

@@ -24,6 +24,26 @@ pub enum DeviceChoice {
     Gpu,
 }
 
+/// What MLX reads from its environment, where nobody has said otherwise.
+///
+/// - It rounds f32 matrix products on CUDA to TF32, which misses the oracle by five times its tolerance. f16, bf16 and the CPU know no
+///   difference.
+/// - It cuts a step into CUDA graphs of 20 operations or less; larger ones cost the host less to launch, and one for all leaves the GPU waiting
+///   for it (docs/gpu.md has the figures). On Metal the same variables mean something else, and stay as they are.
+///
+/// # Safety
+/// No other thread runs yet.
+pub unsafe fn settle_environment() {
+    let graphs = [("MLX_MAX_OPS_PER_BUFFER", "60"), ("MLX_MAX_MB_PER_BUFFER", "2000")];
+    let graphs = graphs.iter().filter(|_| !cfg!(target_os = "macos"));
+    for (name, value) in [("MLX_ENABLE_TF32", "0")].iter().chain(graphs) {
+        if std::env::var_os(name).is_none() {
+            // SAFETY: the caller's.
+            unsafe { std::env::set_var(name, value) };
+        }
+    }
+}
+
 /// Makes a device the default of this process, or says that it is not there.
 pub fn choose(choice: DeviceChoice) -> Result<Place, String> {
     let place = match (choice, gpu_available()) {

@@ -115,9 +115,9 @@ def make_keys(binary, path):
     """A keys file as its notes tell to make one: two of a team, and a guest who may ask once a minute. Gives their secrets."""
     secrets, text = [], ""
     for name, limit in [("ann", ""), ("bob", ""), ("guest", "requests_per_minute = 1\n")]:
-        printed = subprocess.run([binary, "key", name], capture_output=True, text=True, check=True).stdout
-        secrets.append(re.search(r"sk-cox-\w+", printed)[0])
-        text += "".join(line + "\n" for line in printed.splitlines() if line and not line.startswith("#")) + limit
+        made = subprocess.run([binary, "key", name], capture_output=True, text=True, check=True)
+        secrets.append(re.search(r"sk-cox-\w+", made.stderr)[0])
+        text += made.stdout.rstrip("\n") + "\n" + limit
     path.write_text(text)
     return secrets
 

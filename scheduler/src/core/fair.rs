@@ -223,6 +223,20 @@ mod tests {
     }
 
     #[test]
+    fn of_keys_charged_alike_the_new_go_first_and_then_those_with_fewer_rows() {
+        let mut accounts = Accounts::default();
+        (0..5).for_each(|_| accounts.enter(A, 1));
+        accounts.admit(A, 5);
+        accounts.admit(A, 5);
+        accounts.enter(B, 1);
+        let (a, b) = (accounts.standing(A), accounts.standing(B));
+        assert_eq!((a.old, a.running, b.old, b.running), (true, 2, false, 0));
+        assert!(a.charged == b.charged && b < a, "{a:?} {b:?}");
+        assert_eq!(a.after(3, 1), Standing { charged: 13 * SCALE, old: true, running: 3 });
+        assert!(Standing { old: true, ..b } < a && a < Standing { running: 0, ..b.after(1, 1) });
+    }
+
+    #[test]
     fn a_short_absence_keeps_the_debt() {
         let mut accounts = Accounts::default();
         accounts.enter(A, 1);
