@@ -4,6 +4,7 @@ use clap::ValueEnum;
 use metrics::traces;
 use std::io::IsTerminal;
 use tracing_appender::non_blocking::WorkerGuard;
+use tracing_subscriber::filter::Directive;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
@@ -35,7 +36,8 @@ pub(crate) struct Logging {
 pub(crate) fn start(format: LogFormat) -> Result<Logging, String> {
     let (writer, written) = tracing_appender::non_blocking(std::io::stderr());
     // What the worker logs went through the same filter there.
-    let filter = filter()?.add_directive("worker=trace".parse().map_err(|e| format!("the worker's log: {e}"))?);
+    let directive = |text: &str| text.parse::<Directive>().map_err(|e| format!("{text}: {e}"));
+    let filter = filter()?.add_directive(directive("worker=trace")?).add_directive(directive("spans=off")?);
     let lines = fmt::layer().with_writer(writer).with_ansi(std::io::stderr().is_terminal());
     let lines: Box<dyn Layer<Registry> + Send + Sync> = match format {
         LogFormat::Text => lines.with_target(false).with_filter(filter).boxed(),

@@ -69,6 +69,9 @@ pub(crate) struct Args {
 
 /// Serves until a signal; an error is one line.
 pub(crate) fn run(args: &Args) -> Result<(), Failed> {
+    // Until there is somebody to take it: it would end the process.
+    // SAFETY: plain system call.
+    unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
     let guard = logging::start(args.log_format)?;
     let path = model::path(args.model.as_deref(), "--model")?;
     let keys = args.keys.as_deref().map(Keys::open).transpose().map_err(|e| e.to_string())?.map(Arc::new);

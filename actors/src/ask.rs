@@ -10,6 +10,8 @@ use tokio::sync::Semaphore;
 pub struct Ask {
     /// `x-request-id`, the client's or ours.
     pub id: String,
+    /// The answer's own id, which no other one has.
+    pub answer: String,
     pub key: Key,
     pub prompt: Prompt,
     pub params: Params,

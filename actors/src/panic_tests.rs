@@ -75,7 +75,7 @@ fn service() -> Service {
 
 async fn began(service: &Service, max_tokens: Option<u32>) -> Answer {
     let params = Params { max_tokens, ignore_eos: true, temperature: 0.0, ..Params::default() };
-    let mut answer = service.ask(Ask { id: "test".into(), prompt: Prompt::Text("hi".into()), params, key: Key::default() });
+    let mut answer = service.ask(Ask { id: "test".into(), prompt: Prompt::Text("hi".into()), params, key: Key::default(), answer: "answer".into() });
     assert!(matches!(answer.next().await, Some(Event::Began { .. })));
     answer
 }
@@ -123,7 +123,7 @@ async fn a_panic_in_scheduler_or_budget_is_heard_by_everyone() {
         assert!(matches!(last, Event::Failed(Failure::Unavailable { .. })), "{budget} {last:?}");
         assert!(matches!(service.ready(), Err(Failure::Unavailable { .. })), "{budget}");
         let params = Params::default();
-        let mut late = service.ask(Ask { id: "late".into(), prompt: Prompt::Text("hi".into()), params, key: Key::default() });
+        let mut late = service.ask(Ask { id: "late".into(), prompt: Prompt::Text("hi".into()), params, key: Key::default(), answer: "answer".into() });
         let late = late.next().await;
         assert!(matches!(late, Some(Event::Failed(Failure::Unavailable { .. }))), "{budget} {late:?}");
     }

@@ -51,6 +51,7 @@ pub(crate) struct Left;
 pub(crate) struct Request {
     desk: Arc<Desk>,
     id: String,
+    answer: String,
     key: Key,
     series: KeySeries,
     /// Taken when the actor starts.
@@ -101,11 +102,12 @@ impl Drop for Ticket {
 impl Request {
     pub(crate) fn new(desk: Arc<Desk>, seq: SeqId, ask: Ask, events: mpsc::Sender<Event>, permits: Permits) -> Request {
         let seed = ask.params.seed.unwrap_or_else(random_seed);
-        let trace = Trace::begin(&desk.model, &ask.id, &ask.prompt, &ask.params, seed);
+        let trace = Trace::begin(&desk.model, &ask.answer, &ask.prompt, &ask.params, seed);
         Request {
             series: desk.metrics.key(&ask.key.name),
             desk,
             id: ask.id,
+            answer: ask.answer,
             key: ask.key,
             prompt: Some(ask.prompt),
             params: ask.params,
@@ -350,6 +352,7 @@ impl Request {
         let ms = |took: Option<Duration>| took.map(|took| took.as_millis() as u64);
         tracing::info!(
             id = self.id,
+            answer = self.answer,
             key = &*self.key.name,
             finish = reason.as_str(),
             why = self.why,

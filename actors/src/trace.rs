@@ -1,5 +1,6 @@
 //! One request's spans: the whole, and within it queue, prefill and decode. Names follow OpenTelemetry's conventions for
 //! generative AI; no prompt text ever goes into a span. Where nobody collects spans, this costs next to nothing.
+//! What happens on the way goes to the spans alone, not to the log (target `spans`).
 //! Whole numbers are signed: only those are numbers to a collector, the others become text.
 
 use crate::ask::{Params, Prompt, Usage};
@@ -52,15 +53,15 @@ impl Trace {
     }
 
     pub(crate) fn preempted(&self) {
-        tracing::info!(parent: &self.phase, "preempted");
+        tracing::info!(target: "spans", parent: &self.phase, "preempted");
     }
 
     pub(crate) fn worker_lost(&self) {
-        tracing::info!(parent: &self.phase, "worker_lost");
+        tracing::info!(target: "spans", parent: &self.phase, "worker_lost");
     }
 
     pub(crate) fn resumed(&self, recomputed_tokens: u32) {
-        tracing::info!(parent: &self.phase, recomputed_tokens = i64::from(recomputed_tokens), "resumed");
+        tracing::info!(target: "spans", parent: &self.phase, recomputed_tokens = i64::from(recomputed_tokens), "resumed");
     }
 
     /// The request is over; the spans end here.

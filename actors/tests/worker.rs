@@ -20,8 +20,10 @@ mod synthetic;
 use libtest_mimic::{Arguments, Trial};
 
 fn main() {
-    if std::env::args().nth(1).as_deref() == Some("worker") {
-        return synthetic::run();
+    match std::env::args().nth(1).as_deref() {
+        Some("worker") => return synthetic::run(),
+        Some("debugger") => return stuck::debug(std::env::args().nth(2).unwrap().parse().unwrap()),
+        _ => {}
     }
     let trial = |name: &str, test: fn()| {
         Trial::test(name, move || {

@@ -1,6 +1,6 @@
 //! The routes, and what each does. Whatever goes wrong leaves as a [`Refusal`].
 
-use crate::ask::{self, Shape};
+use crate::ask::{self, Shape, Wanted};
 use crate::body::{self, BodyLimit};
 use crate::keys::Keys;
 use crate::keys::gate::Holder;
@@ -17,6 +17,8 @@ use actix_web::{FromRequest, Handler, HttpMessage, HttpRequest, HttpResponse, Re
 use actors::{Ask, Key, RowStats, Service, Stats};
 use futures_util::StreamExt;
 use serde::Serialize;
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 use tracing::field::Empty;
@@ -29,7 +31,22 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 struct RequestId(String);
 
 /// The request has its log line from whoever answers it.
-struct Logged;
+#[derive(Debug, Clone, Default)]
+struct Logged(Rc<Cell<bool>>);
+
+/// Whoever leaves before there is an answer drops this, and has a line all the same.
+struct Line {
+    id: String,
+    logged: Logged,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if !self.logged.0.get() {
+            tracing::info!(id = self.id, finish = "abort", "the client left before it was answered");
+        }
+    }
+}
 
 /// The gate of an app that has keys.
 struct Gate(Option<Arc<Keys>>);
@@ -95,11 +112,13 @@ async fn no_route() -> Result<HttpResponse, Refusal> {
 async fn tag(request: ServiceRequest, next: Next<impl MessageBody>) -> Result<ServiceResponse<impl MessageBody>, actix_web::Error> {
     let id = ids::of_client(request.headers().get(&X_REQUEST_ID)).unwrap_or_else(ids::fresh);
     request.extensions_mut().insert(RequestId(id.clone()));
+    let line = Line { id: id.clone(), logged: Logged::default() };
+    request.extensions_mut().insert(line.logged.clone());
     let span = server_span(&request);
     // It ends when the answer does: what is asked of the service within it holds on to it.
     let mut response = next.call(request).instrument(span.clone()).await?;
     span.record("http.response.status_code", i64::from(response.status().as_u16()));
-    if response.request().extensions().get::<Logged>().is_none() {
+    if !line.logged.0.replace(true) {
         let route = response.request().match_pattern().unwrap_or_default();
         let (method, status) = (response.request().method(), response.status().as_u16());
         // Probes, scrapers and the console come every second, and say nothing by it.
@@ -191,9 +210,37 @@ async fn text(request: HttpRequest, payload: web::Payload, service: web::Data<Se
 
 /// A client that leaves drops this future, or the stream it returned, and with either the answer: the row is freed.
 async fn complete(shape: Shape, request: HttpRequest, payload: web::Payload, service: web::Data<Service>) -> Result<HttpResponse, Refusal> {
-    let body = body::json(&request, payload).await?;
+    let logged = request.extensions().get::<Logged>().cloned().unwrap_or_default();
+    let answered = answer(shape, &request, payload, &service, &logged).await;
+    if let Err(refusal) = &answered
+        && !logged.0.replace(true)
+    {
+        let extensions = request.extensions();
+        let (id, holder) = (extensions.get::<RequestId>().map(|id| id.0.as_str()), extensions.get::<Arc<Holder>>());
+        let key = holder.map_or_else(|| Key::default().name, |holder| Arc::clone(&holder.key().name));
+        let status = refusal.status_code().as_u16();
+        tracing::info!(id, key = &*key, finish = "refused", reason = refusal.code, param = refusal.param, status, "request");
+    }
+    answered
+}
+
+/// What was wanted, or why it cannot be; counted as refused.
+async fn wanted(shape: Shape, request: &HttpRequest, payload: web::Payload, service: &Service) -> Result<Wanted, Refusal> {
+    let read = match body::json(request, payload).await {
+        Ok(body) => ask::read(shape, body, service.card()?),
+        Err(refusal) => Err(refusal),
+    };
+    if read.is_err()
+        && let Ok(metrics) = service.metrics()
+    {
+        metrics.refused(metrics::Refusal::Invalid);
+    }
+    read
+}
+
+async fn answer(shape: Shape, request: &HttpRequest, payload: web::Payload, service: &Service, logged: &Logged) -> Result<HttpResponse, Refusal> {
+    let wanted = wanted(shape, request, payload, service).await?;
     let card = service.card()?;
-    let wanted = ask::read(shape, body, card)?;
     let prefix = match shape {
         Shape::Chat => "chatcmpl",
         Shape::Text => "cmpl",
@@ -201,11 +248,9 @@ async fn complete(shape: Shape, request: HttpRequest, payload: web::Payload, ser
     // Ours even if the client sent an id: two answers must not share one.
     let head = Head { shape, id: format!("{prefix}-{}", ids::fresh()), created_unix_s: unix_s(), model: card.id.clone() };
     let id = request.extensions().get::<RequestId>().map_or_else(|| head.id.clone(), |id| id.0.clone());
-    let key = asking(&request, &service)?;
-    let mut answer = service.ask(Ask { id, key, prompt: wanted.prompt, params: wanted.params });
-    if answer.is_logged() {
-        request.extensions_mut().insert(Logged);
-    }
+    let key = asking(request, service)?;
+    let mut answer = service.ask(Ask { id, answer: head.id.clone(), key, prompt: wanted.prompt, params: wanted.params });
+    logged.0.set(answer.is_logged());
     begun(&mut answer).await?;
     if !wanted.stream {
         return Ok(HttpResponse::Ok().content_type("application/json").body(whole(answer, &head).await?));

@@ -24,10 +24,15 @@ use tokio::task::LocalSet;
 /// it stands, where standard error is a terminal.
 pub fn run(args: &Args) -> Result<Report, LoadtestError> {
     let plan = Plan::of(args)?;
+    let failed = |path: &Path, source| LoadtestError::File { path: path.to_owned(), source };
+    for path in [&args.json, &args.html, &args.svg].into_iter().flatten() {
+        // A file that cannot be written is told before the run, and not after it.
+        std::fs::OpenOptions::new().create(true).append(true).open(path).map_err(|source| failed(path, source))?;
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|source| LoadtestError::Host { url: args.url.clone(), source })?;
     let report = LocalSet::new().block_on(&runtime, measure(args, &plan))?;
-    let write = |path: &Path, text: String| std::fs::write(path, text).map_err(|source| LoadtestError::File { path: path.to_owned(), source });
+    let write = |path: &Path, text: String| std::fs::write(path, text).map_err(|source| failed(path, source));
     if let Some(path) = &args.json {
         write(path, report.json() + "\n")?;
     }

@@ -53,8 +53,8 @@ async fn a_chat_is_rendered_and_long_prompts_are_tokenized_aside() {
         let messages = vec![json!({"role": "user", "content": content})];
         let prompt = Prompt::Chat { messages: messages.clone(), kwargs: Map::new() };
         let ids = service.tokens(prompt.clone()).unwrap();
-        let chat = whole(service.ask(Ask { id: "chat".into(), prompt, params: greedy(20), key: Key::default() })).await.unwrap();
-        let same = Ask { id: "ids".into(), prompt: Prompt::Ids(ids.clone()), params: greedy(20), key: Key::default() };
+        let chat = whole(service.ask(Ask { id: "chat".into(), prompt, params: greedy(20), key: Key::default(), answer: "answer".into() })).await.unwrap();
+        let same = Ask { id: "ids".into(), prompt: Prompt::Ids(ids.clone()), params: greedy(20), key: Key::default(), answer: "answer".into() };
         let by_ids = whole(service.ask(same)).await.unwrap();
         assert_eq!((chat.text, chat.usage.prompt_tokens), (by_ids.text, ids.len() as u32));
         assert!(by_ids.usage.cached_tokens >= (ids.len() as u32 - 1) / 32 * 32, "{:?}", by_ids.usage);

@@ -104,7 +104,7 @@ pub(crate) fn greedy(max_tokens: u32) -> Params {
 }
 
 pub(crate) fn ask(prompt: &str, params: Params) -> Ask {
-    Ask { id: format!("test {prompt:.20}"), prompt: Prompt::Text(prompt.into()), params, key: Key::default() }
+    Ask { id: format!("test {prompt:.20}"), prompt: Prompt::Text(prompt.into()), params, key: Key::default(), answer: "answer".into() }
 }
 
 /// An answer read to its end.

@@ -28,7 +28,7 @@ async fn began(service: &Service, prompt: &str) -> Answer {
 #[actix::test]
 async fn requests_that_can_never_be_answered_name_their_field() {
     let service = service(4, options(2));
-    let ids = |ids: Vec<u32>, params| Ask { id: "x".into(), prompt: Prompt::Ids(ids), params, key: Key::default() };
+    let ids = |ids: Vec<u32>, params| Ask { id: "x".into(), prompt: Prompt::Ids(ids), params, key: Key::default(), answer: "answer".into() };
     let long = "x".repeat(5000);
     let table = [
         (ask("", greedy(1)), "prompt", "empty_prompt"),

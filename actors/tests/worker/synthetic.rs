@@ -1,6 +1,7 @@
 //! The worker: the synthetic model in the real worker process's loop, and what can go wrong with it.
 
 use crate::house;
+use crate::stuck::may_be_debugged;
 use actors::{Home, Program};
 use kv::{Step, StepDone};
 use models::engine::{Engine, EngineError, EngineInfo, Memory};
@@ -75,6 +76,7 @@ impl Job {
 /// The worker process.
 pub(crate) fn run() {
     process::depend_on_the_server();
+    may_be_debugged();
     process::serve(process::socket().unwrap(), |job, blocks| {
         let job: Job = serde_json::from_slice(job).unwrap();
         let wrong = if goes_wrong(&job.tally, job.times) { job.wrong } else { Wrong::Nothing };

@@ -66,7 +66,7 @@ pub(crate) fn read(path: &Path) -> Result<BTreeMap<Hash, Entry>, KeysError> {
 }
 
 fn parse(path: &Path, text: &str) -> Result<BTreeMap<Hash, Entry>, KeysError> {
-    let table: Table = toml::from_str(text).map_err(|e| KeysError::Toml { path: path.into(), message: e.to_string().trim_end().to_owned() })?;
+    let table: Table = toml::from_str(text).map_err(|e| KeysError::Toml { path: path.into(), message: said(&e, text) })?;
     if table.key.is_empty() {
         return Err(KeysError::Toml { path: path.into(), message: "there is no [[key]] in it".into() });
     }
@@ -84,6 +84,15 @@ fn parse(path: &Path, text: &str) -> Result<BTreeMap<Hash, Entry>, KeysError> {
         keys.insert(hash, entry);
     }
     Ok(keys)
+}
+
+/// Where and what, without the line's value: it goes to the log, and a secret may stand where it should not.
+fn said(error: &toml::de::Error, text: &str) -> String {
+    let line = error.span().map_or(0, |span| text[..span.start.min(text.len())].matches('\n').count());
+    let field = text.lines().nth(line).and_then(|line| line.split_once('=')).map_or("", |(field, _)| field.trim());
+    let word = |word: &str| if word.contains(SECRET_PREFIX) || word.len() > NAME_CHARS_MAX { "…".to_owned() } else { word.to_owned() };
+    let whole = format!("line {}{}: {}", line + 1, if field.is_empty() { String::new() } else { format!(", {field}") }, error.message().replace('\n', " "));
+    whole.split(' ').map(word).collect::<Vec<String>>().join(" ")
 }
 
 fn check(entry: &Entry) -> Result<(), String> {
@@ -171,6 +180,23 @@ mod tests {
         let keys = parsed(&format!("[[key]]\nname = \"a\"\nhash = \"sha256:{hash}\"\nweight = 3\nmax_rows = 2\nadmin = true\n")).unwrap();
         let entry = &keys[&hash_of("abc")];
         assert_eq!((entry.weight, entry.max_rows, entry.tokens_per_minute, entry.admin), (3, Some(2), None, true));
+    }
+
+    #[test]
+    fn a_secret_in_the_file_is_not_told() {
+        let (secret, good) = fresh("a").unwrap();
+        for wrong in [
+            format!("secret = \"{secret}\"\n"),
+            format!("{secret} = 1\n"),
+            format!("hash = {secret}\n"),
+            format!("weight = \"{secret}\"\n"),
+            format!("the secret, which is kept nowhere: {secret}\n"),
+        ] {
+            for text in [format!("{good}{wrong}"), format!("{wrong}{good}")] {
+                let error = parsed(&text).unwrap_err();
+                assert!(!error.contains(&secret[10..]) && error.contains("line "), "{error}");
+            }
+        }
     }
 
     #[test]

@@ -31,9 +31,13 @@ pub struct Took {
 }
 
 impl Slo {
+    /// An answer of one piece has no time between pieces, and holds any limit of that; one without any text has no first one.
     pub fn holds(&self, took: &Took) -> bool {
         let within = |limit: Option<f64>, took: Option<f64>| limit.zip(took).is_none_or(|(limit, took)| took <= limit);
-        within(self.ttft_ms, took.ttft_ms) && within(self.itl_ms, took.itl_ms) && within(self.tpot_ms, took.tpot_ms) && within(self.e2e_ms, took.e2e_ms)
+        self.ttft_ms.is_none_or(|limit| took.ttft_ms.is_some_and(|took| took <= limit))
+            && within(self.itl_ms, took.itl_ms)
+            && within(self.tpot_ms, took.tpot_ms)
+            && within(self.e2e_ms, took.e2e_ms)
     }
 }
 
