@@ -219,7 +219,7 @@ async fn complete(shape: Shape, request: HttpRequest, payload: web::Payload, ser
         let (id, holder) = (extensions.get::<RequestId>().map(|id| id.0.as_str()), extensions.get::<Arc<Holder>>());
         let key = holder.map_or_else(|| Key::default().name, |holder| Arc::clone(&holder.key().name));
         let status = refusal.status_code().as_u16();
-        tracing::info!(id, key = &*key, finish = "refused", reason = refusal.code, param = refusal.param, status, "request");
+        tracing::info!(parent: None, id, key = &*key, finish = "refused", reason = refusal.code, param = refusal.param, status, "request");
     }
     answered
 }

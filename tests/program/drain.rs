@@ -85,5 +85,5 @@ fn what_outlives_the_drain_is_told_so() {
     assert_eq!(server.exit().code(), Some(0));
     assert!(since.elapsed() < AT_ONCE, "{:?}", since.elapsed());
     // Which one was cut is said, too.
-    server.logged(&format!("failed id=\"{id}\" why=the service is shutting down"));
+    server.logged_together(&[&format!("request id=\"{id}\""), "finish=\"error\" why=\"the service is shutting down"]);
 }

@@ -91,7 +91,12 @@ impl Server {
 
     /// Waits for a log line that has `part` in it.
     pub(crate) fn logged(&self, part: &str) {
-        until(part, || self.log.lock().unwrap().iter().any(|line| line.contains(part)).then_some(()));
+        self.logged_together(&[part]);
+    }
+
+    /// Waits for one that has all of these in it.
+    pub(crate) fn logged_together(&self, parts: &[&str]) {
+        until(&parts.join(", "), || self.log.lock().unwrap().iter().any(|line| parts.iter().all(|part| line.contains(part))).then_some(()));
     }
 
     pub(crate) fn get(&self, path: &str) -> Reply {
