@@ -241,11 +241,9 @@ impl Model {
     fn lost(&mut self, cause: WorkerCause, reason: String) -> Duration {
         let now = Instant::now();
         let pause = self.deaths.died(now);
+        tracing::warn!(cause = cause.as_str(), %reason, pause_s = pause.as_secs(), "the model is lost and will be opened again");
         // Clients hear of it, and /stats shows it: where files lie is nobody's business there.
-        let reason = {
-            tracing::warn!(cause = cause.as_str(), %reason, pause_s = pause.as_secs(), "the model is lost and will be opened again");
-            without_paths(&reason)
-        };
+        let reason = without_paths(&reason);
         let down = self.deaths.too_many().then(|| format!("{}, at last because: {reason}", self.deaths.many()));
         self.flights.clear();
         self.worker.lost(cause, reason);

@@ -156,12 +156,12 @@ fn read(mut reader: Reader<UnixStream>, child: &Mutex<Child>, ended: &Receiver<(
         }
     }
     let status = child.lock().unwrap_or_else(PoisonError::into_inner).wait();
-    let how = match (status, &told) {
-        (Err(error), _) => format!("the worker process cannot be waited for: {error}"),
-        (Ok(_), Told::Nothing(error)) if !itself => format!("the worker went on, but could not be heard any more: {error}"),
-        (Ok(status), _) => format!("the worker process ended: {status}"),
+    let how = match status {
+        Err(error) => format!("the worker process cannot be waited for: {error}"),
+        Ok(status) => format!("the worker process ended: {status}"),
     };
     let told = match told {
+        // It went on, and could not be heard any more.
         Told::Nothing(error) if !itself => Told::Nonsense(error),
         told => told,
     };

@@ -5,8 +5,7 @@ use super::run::Outcome;
 use mlx_rs::Dtype;
 
 /// What a model's type allows. In f32 two ways of adding up differ by little beside the logits themselves. In 16 bits they do not: a logit of
-/// 25 is a multiple of an eighth, and mlx-lm itself, reading SmolLM2's prompts whole and token by token, is 0.03 nats from itself at
-/// some positions. So the question there is whether we are as near as it is to what the same weights give in f32.
+/// 25 is a multiple of an eighth, and mlx-lm itself is not the same when it reads a prompt whole and token by token. So the question there is whether we are as near as it is to what the same weights give in f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
     /// Largest |error| of a logit over the spread of the recorded ones.
