@@ -50,7 +50,7 @@ impl Engine for Idle {
     }
 
     fn launch(&mut self, step: &Step) -> Result<(), EngineError> {
-        let results = step.rows.iter().map(|row| RowResult { seq: row.seq, token: Ok(7) }).collect();
+        let results = step.rows.iter().map(|row| RowResult::new(row.seq, Ok(7))).collect();
         self.launched.push_back(StepDone { id: step.id, results, micros: 0 });
         Ok(())
     }
@@ -71,7 +71,7 @@ fn step(id: u64, positions: u32) -> Step {
         input: Input::FromPrevious,
         start: positions,
         table: (0..=positions / kv::BLOCK_TOKENS).map(|block| BlockId(1 + (i as u32 * 131 + block * 64) % 9999)).collect(),
-        draw: Some(Draw { sampling: sampling.clone(), index: positions, banned: Vec::new() }),
+        draw: Some(Draw::new(sampling.clone(), positions)),
     };
     Step { id: StepId(id), copies: Vec::new(), rows: (0..ROWS).map(row).collect() }
 }

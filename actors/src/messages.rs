@@ -82,7 +82,7 @@ pub(crate) struct Delta {
     pub(crate) what: What,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum What {
     /// The scheduler took it: it will be answered.
     Accepted,

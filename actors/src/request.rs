@@ -15,7 +15,7 @@ use actix::{Actor, ActorContext, ActorFutureExt, Addr, AsyncContext, Context, Ha
 use kv::{Sampling, SeqId};
 use metrics::{DisconnectPhase, FinishReason, KeySeries, Metrics, Refusal, RequestDone};
 use models::text::Text;
-use scheduler::{Counts, KeyId, Reason};
+use scheduler::{Counts, KeyId, Reason, Wishes};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -146,6 +146,8 @@ impl Request {
                 min_p: self.params.min_p,
                 seed: self.seed,
             },
+            wishes: Wishes::default(),
+            mask: None,
         };
         let stop = std::mem::take(&mut self.params.stop);
         let scheduling = desk.scheduling.clone();

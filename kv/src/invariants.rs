@@ -42,7 +42,7 @@ registry! {
     S4 "Every limit holds: rows, chunk, step tokens, context, queue."
     S5 "The oldest running row is never preempted."
     S6 "No block that a step in flight names is written for another row."
-    S7 "Draining terminates: while rows are left, a step can be made or is in flight."
+    S7 "Draining terminates: while rows are left, a step can be made, or is in flight, or waits for a mask."
     S8 "No key waits for ever while another is served: among keys with rows waiting, charges stay close."
 }
 

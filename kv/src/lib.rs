@@ -3,6 +3,7 @@
 //! This crate is pure: no clock, no thread, no I/O, no unseeded randomness. It may never know MLX, actors or HTTP.
 //!
 //! - [`step`]: ids, and what a step is: rows, tokens, blocks.
+//! - [`draw`]: how a token is drawn, and what is said of it.
 //! - [`by_seq`]: rows by their ids.
 //! - [`settle`]: what the scheduler asks of the pool, and what it gets.
 //! - [`pool`]: who holds which block; the prefix index; eviction.
@@ -14,6 +15,7 @@
 
 pub mod budget;
 pub mod by_seq;
+pub mod draw;
 pub mod fit;
 pub mod geometry;
 pub mod invariants;
@@ -22,11 +24,14 @@ pub mod settle;
 pub mod step;
 pub mod window;
 
+mod raw;
+
 pub use budget::BudgetSpec;
 pub use by_seq::BySeq;
+pub use draw::{Draw, Edit, Logprobs, Mask, Sampling};
 pub use geometry::{Elements, Geometry, Layer, Span};
 pub use invariants::{Invariant, Violation};
 pub use pool::{Pool, PoolConfig};
 pub use settle::{Grant, Ids, Ledger, NewBlocks, Settled, Want, Wants};
-pub use step::{BLOCK_TOKENS, BlockId, Draw, Input, RowFault, RowResult, Sampling, SeqId, Step, StepDone, StepId, StepRow};
+pub use step::{BLOCK_TOKENS, BlockId, Input, RowFault, RowResult, SeqId, Step, StepDone, StepId, StepRow};
 pub use window::{Window, blocks_at_once};

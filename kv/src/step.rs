@@ -1,5 +1,7 @@
 //! What a step is: the vocabulary that scheduler and worker share. Plain data, nothing that owns memory of the device.
 
+use crate::draw::{Draw, Logprobs};
+use crate::raw;
 use serde::{Deserialize, Serialize};
 
 /// Tokens a block holds.
@@ -17,19 +19,6 @@ pub struct BlockId(pub u32);
 /// A step, numbered from 1 in the order of launching.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct StepId(pub u64);
-
-/// How a row's next token is drawn. Temperature 0 is greedy, and then nothing else here matters.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Sampling {
-    pub temperature: f32,
-    /// Keep the smallest set of tokens whose probability reaches this; 1 keeps all.
-    pub top_p: f32,
-    /// Keep this many of the likeliest tokens; 0 keeps all.
-    pub top_k: u32,
-    /// Keep tokens at least this likely, relative to the likeliest; 0 keeps all.
-    pub min_p: f32,
-    pub seed: u64,
-}
 
 /// Where a row's input tokens come from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,16 +39,6 @@ impl Input {
     }
 }
 
-/// A draw at the row's last token of this step. The random key is `(sampling.seed, index)` and nothing else.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Draw {
-    pub sampling: Sampling,
-    /// Index of the drawn token among the row's generated tokens, from 0.
-    pub index: u32,
-    /// Ids that must not be drawn now (the stop tokens of a row with `ignore_eos` or below `min_tokens`).
-    pub banned: Vec<u32>,
-}
-
 /// One row of a step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepRow {
@@ -68,7 +47,7 @@ pub struct StepRow {
     /// Position of the first input token, counted from the start of the sequence.
     pub start: u32,
     /// Blocks that hold positions `0 .. start + input.count()`, in order; block 0 where the row's window reads no position any more.
-    #[serde(with = "raw")]
+    #[serde(with = "raw::table")]
     pub table: Vec<BlockId>,
     /// None while the prompt is not at its end.
     pub draw: Option<Draw>,
@@ -98,55 +77,28 @@ pub enum RowFault {
 }
 
 /// The token of one row that drew.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RowResult {
     pub seq: SeqId,
     pub token: Result<u32, RowFault>,
+    /// Where the draw asked for them.
+    pub logprobs: Option<Box<Logprobs>>,
+}
+
+impl RowResult {
+    /// With nothing besides the token.
+    pub fn new(seq: SeqId, token: Result<u32, RowFault>) -> RowResult {
+        RowResult { seq, token, logprobs: None }
+    }
 }
 
 /// What comes back for a step: a result for each row that had a [`Draw`], in the step's order.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepDone {
     pub id: StepId,
     pub results: Vec<RowResult>,
     /// Time from launch to the last token's arrival, microseconds.
     pub micros: u64,
-}
-
-/// A table as the bytes of its numbers, little-endian: most of a step is tables, and number by number they would take longer to write and
-/// to read than everything else that is done for it.
-mod raw {
-    use super::BlockId;
-    use serde::de::{Error, Visitor};
-    use serde::{Deserializer, Serializer};
-    use std::fmt;
-
-    pub(super) fn serialize<S: Serializer>(table: &[BlockId], to: S) -> Result<S::Ok, S::Error> {
-        let mut bytes = Vec::with_capacity(table.len() * size_of::<u32>());
-        table.iter().for_each(|block| bytes.extend_from_slice(&block.0.to_le_bytes()));
-        to.serialize_bytes(&bytes)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<BlockId>, D::Error> {
-        from.deserialize_bytes(Bytes)
-    }
-
-    struct Bytes;
-
-    impl Visitor<'_> for Bytes {
-        type Value = Vec<BlockId>;
-
-        fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-            f.write_str("the bytes of a table of blocks, four each")
-        }
-
-        fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Self::Value, E> {
-            match bytes.as_chunks() {
-                (blocks, []) => Ok(blocks.iter().map(|block| BlockId(u32::from_le_bytes(*block))).collect()),
-                _ => Err(E::invalid_length(bytes.len(), &self)),
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -116,7 +116,7 @@ impl Bench {
             input,
             start,
             table: (0..blocks).map(|b| BlockId(1 + row * self.per_row + b)).collect(),
-            draw: draw.map(|index| Draw { sampling, index, banned: Vec::new() }),
+            draw: draw.map(|index| Draw::new(sampling, index)),
         }
     }
 }

@@ -158,7 +158,7 @@ impl MlxEngine {
         let draws = p.drawing.iter().map(|i| (*i, step.rows[*i].seq)).collect();
         // Hidden states need all that a pass wrote: with nobody drawing, they are what there is to wait for.
         let wait = match &drawn {
-            Some(d) => vec![d.tokens.clone(), d.finite.clone()],
+            Some(d) => [&d.tokens, &d.finite].into_iter().chain(d.reported.iter().flat_map(|said| said.arrays())).cloned().collect(),
             None => vec![passed.hidden],
         };
         Ok(Part { draws, drawn, wait })
@@ -222,10 +222,14 @@ impl Engine for MlxEngine {
                 a.eval().map_err(failed)?;
             }
             let Some(d) = &part.drawn else { continue };
+            let first = results.len();
             let each = d.tokens.as_slice::<i32>().iter().zip(d.finite.as_slice::<bool>());
             for ((row, seq), (token, finite)) in part.draws.iter().zip(each) {
                 let token = if *finite { Ok(*token as u32) } else { Err(RowFault::NotFinite) };
-                results.push((*row, RowResult { seq: *seq, token }));
+                results.push((*row, RowResult::new(*seq, token)));
+            }
+            for (place, said) in d.reported.iter().flat_map(sample::Reported::read) {
+                results[first + place].1.logprobs = Some(Box::new(said));
             }
         }
         results.sort_by_key(|(row, _)| *row);

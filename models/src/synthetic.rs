@@ -6,7 +6,7 @@
 
 use crate::engine::{Engine, EngineError, EngineInfo, Memory};
 use kv::step::BLOCK_TOKENS;
-use kv::{BlockId, Draw, Input, RowFault, RowResult, Step, StepDone, StepRow};
+use kv::{BlockId, Draw, Input, Logprobs, RowFault, RowResult, Step, StepDone, StepRow};
 use std::collections::VecDeque;
 use std::time::Instant;
 
@@ -101,7 +101,8 @@ impl Synthetic {
         for position in 0..row.start + row.input.count() {
             hash = mix(hash ^ self.pool[self.slot(&row.table, position)?]);
         }
-        Ok(RowResult { seq: row.seq, token: after(hash, draw, self.info.vocab).ok_or(RowFault::NotFinite) })
+        let token = after(hash, draw, self.info.vocab).ok_or(RowFault::NotFinite);
+        Ok(RowResult { seq: row.seq, logprobs: draw.logprobs.map(|top| logprobs(&token, top, self.info.vocab)), token })
     }
 }
 
@@ -163,15 +164,27 @@ pub fn extend(prefix: u64, position: u32, token: u32) -> u64 {
     mix(prefix ^ entry(position, token))
 }
 
-/// The token drawn after a prefix of this hash, or None if every id is banned. Greedy takes the hash itself; a positive
-/// temperature mixes in the row's key `(seed, index)` and nothing of its neighbours.
+/// The token drawn after a prefix of this hash, or None if no id may be drawn. Greedy takes the hash itself; a positive
+/// temperature mixes in the row's key `(seed, index)`, edits mix themselves in, and nothing of a neighbour does.
 pub fn after(hash: u64, draw: &Draw, vocab: u32) -> Option<u32> {
     let mut hash = hash;
     if draw.sampling.temperature > 0.0 {
         hash = mix(hash ^ mix(draw.sampling.seed ^ mix(u64::from(draw.index) + 1)));
     }
+    for edit in &draw.edits {
+        let change = [edit.add, edit.scale, edit.minus].iter().fold(u64::from(edit.id), |all, part| mix(all ^ u64::from(part.to_bits())));
+        hash = mix(hash ^ change);
+    }
     let first = (hash % u64::from(vocab)) as u32;
-    (0..vocab).map(|i| (first + i) % vocab).find(|token| !draw.banned.contains(token))
+    (0..vocab).map(|i| (first + i) % vocab).find(|token| draw.allows(*token))
+}
+
+/// What is said of a token: it has half of all probability, the id after it a quarter, and so on.
+fn logprobs(token: &Result<u32, RowFault>, top: u8, vocab: u32) -> Box<Logprobs> {
+    let first = token.as_ref().map_or(0, |token| *token);
+    let of = |place: u32| (place as f32 + 1.0) * 0.5f32.ln();
+    let top = (0..u32::from(top).min(vocab)).map(|place| ((first + place) % vocab, of(place))).collect();
+    Box::new(Logprobs { drawn: of(0), top })
 }
 
 /// What a slot holds for a token: never 0, and different at every position.
@@ -197,7 +210,7 @@ mod tests {
     use kv::{Sampling, SeqId, StepId};
 
     fn draw(temperature: f32, seed: u64, index: u32) -> Draw {
-        Draw { sampling: Sampling { temperature, top_p: 1.0, top_k: 0, min_p: 0.0, seed }, index, banned: vec![] }
+        Draw::new(Sampling { temperature, top_p: 1.0, top_k: 0, min_p: 0.0, seed }, index)
     }
 
     fn row(seq: u64, tokens: &[u32], start: u32, table: &[u32], draw: Option<Draw>) -> StepRow {

@@ -64,7 +64,7 @@ mod tests {
         let sampling = Sampling { temperature: 0.0, top_p: 1.0, top_k: 0, min_p: 0.0, seed: 0 };
         let blocks = (start + input.count()).div_ceil(32);
         let table = (0..blocks).map(|b| BlockId(1 + 10 * seq as u32 + b)).collect();
-        StepRow { seq: SeqId(seq), input, start, table, draw: draw.then_some(Draw { sampling, index: 0, banned: Vec::new() }) }
+        StepRow { seq: SeqId(seq), input, start, table, draw: draw.then_some(Draw::new(sampling, 0)) }
     }
 
     fn step(rows: Vec<StepRow>) -> Step {

@@ -38,7 +38,7 @@ impl Heaviest {
 
 /// One that asks for everything that drawing can do.
 fn draw() -> Draw {
-    Draw { sampling: Sampling { temperature: 1.0, top_p: 0.9, top_k: 50, min_p: 0.01, seed: 0 }, index: 0, banned: Vec::new() }
+    Draw::new(Sampling { temperature: 1.0, top_p: 0.9, top_k: 50, min_p: 0.01, seed: 0 }, 0)
 }
 
 impl Opened {

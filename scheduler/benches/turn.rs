@@ -9,7 +9,7 @@
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use kv::{BLOCK_TOKENS, Pool, PoolConfig, RowResult, Sampling, SeqId, Step, StepDone};
-use scheduler::{Event, KeyId, Limits, Scheduler, Submit, Turn};
+use scheduler::{Event, KeyId, Limits, Scheduler, Submit, Turn, Wishes};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -91,6 +91,8 @@ impl Loop {
             stop_ids: [2].into(),
             ignore_eos: true,
             sampling: Sampling { temperature: 0.0, top_p: 1.0, top_k: 0, min_p: 0.0, seed: 0 },
+            wishes: Wishes::default(),
+            mask: None,
         };
         self.scheduler.submit(submit, self.now_us).unwrap();
     }
@@ -127,7 +129,7 @@ impl Loop {
             }
         }
         let step = self.flights.pop_front().unwrap();
-        let results = step.rows.iter().filter(|row| row.draw.is_some()).map(|row| RowResult { seq: row.seq, token: Ok(7) }).collect();
+        let results = step.rows.iter().filter(|row| row.draw.is_some()).map(|row| RowResult::new(row.seq, Ok(7))).collect();
         self.now_us += 1000;
         let done = StepDone { id: step.id, results, micros: 1000 };
         let since = Instant::now();

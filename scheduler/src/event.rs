@@ -1,7 +1,7 @@
 //! What a caller hears back: of a turn, of a row, of the whole.
 
 use crate::submit::KeyId;
-use kv::{Ledger, RowFault, SeqId, Step, Wants};
+use kv::{Ledger, Logprobs, RowFault, SeqId, Step, Wants};
 
 /// What to do after a settlement.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,12 +15,12 @@ pub enum Turn {
 }
 
 /// What happened to a row. Events of one row come in order; those of a step come in the step's order.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// First admission. `cached` prompt tokens need not be computed; `wait_us` is the time since submit.
     Admitted { seq: SeqId, cached: u32, wait_us: u64 },
     /// A generated token, `index` from 0. Never a stop token that ends the row.
-    Token { seq: SeqId, token: u32, index: u32 },
+    Token { seq: SeqId, token: u32, index: u32, logprobs: Option<Box<Logprobs>> },
     /// The row made room for older ones; it will resume by itself.
     Preempted { seq: SeqId },
     /// Admitted again after preemption or loss of the model: `recomputed` tokens are computed anew, `cached` are not.

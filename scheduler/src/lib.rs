@@ -18,4 +18,4 @@ pub mod submit;
 pub use crate::core::Scheduler;
 pub use event::{Counts, Event, KeyLoad, Reason, Snapshot, Turn};
 pub use limits::Limits;
-pub use submit::{KeyId, Refusal, Submit};
+pub use submit::{KeyId, Refusal, Submit, Wishes};

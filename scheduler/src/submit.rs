@@ -1,6 +1,6 @@
 //! What a caller hands in, and why it may be refused.
 
-use kv::{Sampling, SeqId};
+use kv::{Mask, Sampling, SeqId};
 use std::sync::Arc;
 
 /// Who pays for a row: an API key, by number. Shares are between keys, not between rows.
@@ -27,6 +27,31 @@ pub struct Submit {
     /// Stop tokens are tokens like any other.
     pub ignore_eos: bool,
     pub sampling: Sampling,
+    pub wishes: Wishes,
+    /// Some: every draw of the row has a mask of its own. This is the first one's; [`crate::Scheduler::allow`] brings the others, each
+    /// once the token before it is known.
+    pub mask: Option<Mask>,
+}
+
+/// What a row asks of its draws beside [`Sampling`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wishes {
+    /// Added to the logits of these ids, each named once.
+    pub bias: Vec<(u32, f32)>,
+    /// Subtracted from the logit of every id that was generated before.
+    pub presence: f32,
+    /// The same, as many times as it was generated.
+    pub frequency: f32,
+    /// Logits of ids in prompt or answer are divided by this where positive, and multiplied where not; 1 changes nothing.
+    pub repetition: f32,
+    /// Each token's log-probability is wanted, and those of so many of the likeliest ids.
+    pub logprobs: Option<u8>,
+}
+
+impl Default for Wishes {
+    fn default() -> Self {
+        Wishes { bias: Vec::new(), presence: 0.0, frequency: 0.0, repetition: 1.0, logprobs: None }
+    }
 }
 
 /// Why a sequence is not taken. Nothing is kept of it, and no event will name it.

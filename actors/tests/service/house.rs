@@ -152,7 +152,7 @@ pub(crate) fn oracle(prompt: &str, params: &Params, seed: u64) -> Vec<u32> {
     for index in 0..params.max_tokens.unwrap() {
         let Params { temperature, top_p, top_k, min_p, .. } = *params;
         let banned = if index < params.min_tokens && !params.ignore_eos { vec![END] } else { vec![] };
-        let draw = Draw { sampling: Sampling { temperature, top_p, top_k, min_p, seed }, index, banned };
+        let draw = Draw { banned, ..Draw::new(Sampling { temperature, top_p, top_k, min_p, seed }, index) };
         let token = synthetic::next(&ids, &draw, VOCAB);
         ids.push(token);
         if token == END && !params.ignore_eos {

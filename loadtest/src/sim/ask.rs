@@ -5,12 +5,14 @@ use super::shape::Shape;
 use super::troubles::{Troubles, hit};
 use fastrand::Rng;
 use kv::{Sampling, SeqId};
-use scheduler::{KeyId, Submit};
+use scheduler::{KeyId, Submit, Wishes};
 use std::fmt;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Ask {
     pub(crate) submit: Submit,
+    /// Microseconds until the mask of the next draw is there, for a row that has masks.
+    pub(crate) guide_us: u64,
     /// The draw of this index goes bad.
     pub(crate) fault_at: Option<u32>,
     /// Microseconds that the client takes for a token; 0 reads at once.
@@ -38,6 +40,12 @@ impl fmt::Display for Ask {
         }
         if s.sampling.temperature > 0.0 {
             write!(f, ", seed {}", s.sampling.seed)?;
+        }
+        if s.wishes != Wishes::default() {
+            write!(f, ", {:?}", s.wishes)?;
+        }
+        if s.mask.is_some() {
+            write!(f, ", a mask a draw after {} us", self.guide_us)?;
         }
         if let Some(at) = self.fault_at {
             write!(f, ", goes bad at {at}")?;
@@ -78,7 +86,11 @@ impl Asks {
         let stops = hit(rng, troubles.stops);
         let stop_ids: Vec<u32> = if stops { (0..rng.u32(1..=4)).collect() } else { Vec::new() };
         let temperature = if hit(rng, troubles.sampled) { 0.8 } else { 0.0 };
+        let wishes = if hit(rng, troubles.sampled / 2) { wishes(rng, shape.vocab) } else { Wishes::default() };
+        let guided = !prompt.is_empty() && hit(rng, troubles.sampled / 2);
+        let mask = guided.then(|| oracle::mask(oracle::hash(&prompt), shape.vocab));
         let ask = Ask {
+            guide_us: shape.pace.step_us * rng.u64(0..=3) / 2,
             submit: Submit {
                 seq,
                 key,
@@ -90,6 +102,8 @@ impl Asks {
                 stop_ids: stop_ids.into(),
                 ignore_eos: stops && rng.u32(0..5) == 0,
                 sampling: Sampling { temperature, top_p: 1.0, top_k: 0, min_p: 0.0, seed: rng.u64(..) },
+                wishes,
+                mask,
             },
             fault_at: hit(rng, troubles.faults / 3).then(|| rng.u32(0..8)),
             read_us: if hit(rng, troubles.slow) { shape.pace.step_us * rng.u64(1..=50) } else { 0 },
@@ -123,6 +137,14 @@ impl Asks {
         prompt.extend(tokens(rng, self.alphabet, own));
         prompt
     }
+}
+
+/// Some of what a client may ask of the draws beside sampling.
+fn wishes(rng: &mut Rng, vocab: u32) -> Wishes {
+    let mut some = |x: f32, none: f32| if rng.bool() { x } else { none };
+    let (presence, frequency, repetition) = (some(0.5, 0.0), some(0.25, 0.0), some(1.5, 1.0));
+    let bias = if rng.bool() { vec![(rng.u32(0..vocab), 1.0)] } else { Vec::new() };
+    Wishes { bias, presence, frequency, repetition, logprobs: rng.bool().then(|| rng.u8(0..3)) }
 }
 
 fn tokens(rng: &mut Rng, alphabet: u32, count: u32) -> Vec<u32> {

@@ -5,7 +5,7 @@ use super::ask::Ask;
 use super::oracle::{self, End, Run};
 use kv::invariants::Invariant::{S2, S3, S5};
 use kv::invariants::ensure;
-use kv::{SeqId, Violation};
+use kv::{Mask, SeqId, Violation};
 use scheduler::{Counts, Event, KeyId, Reason};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,6 +16,8 @@ pub(crate) struct Client {
     pub(crate) key: KeyId,
     pub(crate) prompt: std::sync::Arc<[u32]>,
     pub(crate) read_us: u64,
+    /// Time that the mask of a next draw takes, where there are masks.
+    guide_us: Option<u64>,
     leaves_after: Option<u32>,
     /// Tokens in its mailbox or read, and those read.
     delivered: u32,
@@ -45,6 +47,7 @@ impl Client {
             key: ask.submit.key,
             prompt: ask.submit.prompt.clone(),
             read_us: ask.read_us,
+            guide_us: ask.submit.mask.as_ref().map(|_| ask.guide_us),
             leaves_after: ask.leaves_after,
             delivered: 0,
             read: 0,
@@ -58,6 +61,12 @@ impl Client {
     /// No event may name it any more.
     pub(crate) fn is_over(&self) -> bool {
         self.finished || self.cancelled
+    }
+
+    /// After the token of this index: the mask of the next draw, and how long it takes.
+    pub(crate) fn guide(&self, index: u32, vocab: u32) -> Option<(u64, Mask)> {
+        let at = self.prompt.len() + index as usize;
+        Some((self.guide_us?, oracle::mask(*self.run.hashes.get(at)?, vocab)))
     }
 
     /// Not admitted yet.

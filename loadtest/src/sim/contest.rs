@@ -5,7 +5,7 @@ use super::script::{Act, Script, What};
 use super::shape::{Pace, Shape, pick};
 use fastrand::Rng;
 use kv::{Sampling, SeqId};
-use scheduler::{KeyId, Submit};
+use scheduler::{KeyId, Submit, Wishes};
 
 /// Virtual microseconds of a step: rows are of some ten steps.
 const STEP_US: u64 = 1_000;
@@ -90,6 +90,8 @@ fn submit(rng: &mut Rng, at_us: u64, (key, weight): (KeyId, u32), (prompt, answe
         stop_ids: [].into(),
         ignore_eos: false,
         sampling: Sampling { temperature: 0.0, top_p: 1.0, top_k: 0, min_p: 0.0, seed: 0 },
+        wishes: Wishes::default(),
+        mask: None,
     };
-    Act { at_us, what: What::Submit(Ask { submit, fault_at: None, read_us: 0, leaves_after: None }) }
+    Act { at_us, what: What::Submit(Ask { submit, guide_us: 0, fault_at: None, read_us: 0, leaves_after: None }) }
 }

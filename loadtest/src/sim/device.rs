@@ -101,7 +101,7 @@ impl Device {
                 let token = synthetic::after(hash, draw, self.shape.vocab).ok_or(RowFault::NotFinite);
                 // What a bad row computes next is dropped, but the device computes it from something.
                 drawn.insert(row.seq, token.clone().unwrap_or(0));
-                results.push(RowResult { seq: row.seq, token: if bad { Err(RowFault::NotFinite) } else { token } });
+                results.push(RowResult::new(row.seq, if bad { Err(RowFault::NotFinite) } else { token }));
             }
         }
         self.previous = drawn;

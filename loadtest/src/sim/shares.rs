@@ -184,7 +184,7 @@ mod tests {
     use super::*;
     use crate::sim::ask::Ask;
     use kv::Sampling;
-    use scheduler::Submit;
+    use scheduler::{Submit, Wishes};
 
     fn client(seq: u64, key: u32, prompt: &[u32]) -> (SeqId, Client) {
         let sampling = Sampling { temperature: 0.0, top_p: 1.0, top_k: 0, min_p: 0.0, seed: 0 };
@@ -199,8 +199,10 @@ mod tests {
             stop_ids: [].into(),
             ignore_eos: false,
             sampling,
+            wishes: Wishes::default(),
+            mask: None,
         };
-        (SeqId(seq), Client::new(&Ask { submit, fault_at: None, read_us: 0, leaves_after: None }, 8))
+        (SeqId(seq), Client::new(&Ask { submit, guide_us: 0, fault_at: None, read_us: 0, leaves_after: None }, 8))
     }
 
     /// Key 1 was charged 5 tokens more than key 2, and both have rows waiting.

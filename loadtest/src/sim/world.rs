@@ -32,6 +32,8 @@ enum Due {
     Stepped(u64),
     /// The model is back.
     Back,
+    /// The mask of a row's draw of that index.
+    Allow(SeqId, u32),
     /// A slow client looks into its mailbox.
     Read(SeqId),
     Leaves(SeqId),
@@ -41,7 +43,7 @@ enum Due {
 impl Due {
     /// Whether the core waits for it.
     fn is_inside(self) -> bool {
-        matches!(self, Due::Granted | Due::Stepped(_) | Due::Back | Due::Turn)
+        matches!(self, Due::Granted | Due::Stepped(_) | Due::Back | Due::Allow(..) | Due::Turn)
     }
 }
 
@@ -151,6 +153,13 @@ impl<'a, S: Seam> World<'a, S> {
             Due::Back => {
                 self.model_here = true;
                 self.note(true);
+            }
+            Due::Allow(seq, index) => {
+                let client = self.clients.all.get(&seq);
+                if let Some((_, mask)) = client.and_then(|client| client.guide(index - 1, self.shape.vocab)) {
+                    self.scheduler.allow(seq, index, mask);
+                    self.note(true);
+                }
             }
             Due::Read(seq) => self.read(seq),
             Due::Leaves(seq) => self.cancel(seq),
@@ -302,6 +311,11 @@ impl<'a, S: Seam> World<'a, S> {
             if let Some(client) = self.clients.all.get(&event.seq()) {
                 self.seen.contested += u64::from(self.shares.hear(event, client)?);
                 self.bound.hear(event, client)?;
+                if let Event::Token { seq, index, .. } = event
+                    && let Some((after_us, _)) = client.guide(*index, self.shape.vocab)
+                {
+                    self.push(self.now_us + after_us, Due::Allow(*seq, index + 1));
+                }
                 self.bound.keep(&self.shares.waiting());
             }
         }

@@ -16,7 +16,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 const MAGIC: [u8; 2] = *b"cx";
 
 /// Changes with every message that one end would misread.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// 64 MB. The largest honest message is a step of 512 rows at 131,072 positions each: 4,096 blocks of at most five bytes a row, 10 MB.
 pub const LENGTH_MAX: u32 = 64 << 20;
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
     use crate::engine::{EngineError, EngineInfo, Memory};
     use crate::wire::{FromWorker, ToWorker};
-    use kv::{BlockId, Draw, Input, RowFault, RowResult, Sampling, SeqId, Step, StepDone, StepId, StepRow};
+    use kv::{BlockId, Draw, Edit, Input, Logprobs, Mask, RowFault, RowResult, Sampling, SeqId, Step, StepDone, StepId, StepRow};
     use proptest::prelude::*;
 
     fn step(rows: u64) -> Step {
@@ -148,7 +148,13 @@ mod tests {
             input: if i.is_multiple_of(2) { Input::FromPrevious } else { Input::Tokens((0..300).collect()) },
             start: 31,
             table: (0..i as u32).map(BlockId).collect(),
-            draw: (!i.is_multiple_of(3)).then(|| Draw { sampling: sampling.clone(), index: 7, banned: vec![2, 128_009] }),
+            draw: (!i.is_multiple_of(3)).then(|| Draw {
+                banned: vec![2, 128_009],
+                allowed: Some(Mask::new([7, u32::MAX])),
+                edits: vec![Edit { id: 9, add: -1.0, scale: 1.5, minus: 0.25 }],
+                logprobs: Some(20),
+                ..Draw::new(sampling.clone(), 7)
+            }),
         };
         Step { id: StepId(u64::MAX), copies: vec![(BlockId(1), BlockId(u32::MAX))], rows: (0..rows).map(row).collect() }
     }
@@ -166,7 +172,8 @@ mod tests {
             device: "cpu".into(),
             files: 1 << 60,
         };
-        let results = vec![RowResult { seq: SeqId(1), token: Ok(9) }, RowResult { seq: SeqId(2), token: Err(RowFault::NotFinite) }];
+        let logprobs = Some(Box::new(Logprobs { drawn: -0.5, top: vec![(9, -0.5), (7, -2.0)] }));
+        let results = vec![RowResult { logprobs, ..RowResult::new(SeqId(1), Ok(9)) }, RowResult::new(SeqId(2), Err(RowFault::NotFinite))];
         let load = EngineError::Load { file: "/models/ä".into(), reason: "no tensor".into() };
         vec![
             FromWorker::Opened(info),
@@ -224,7 +231,7 @@ mod tests {
             ("half a head", good[..5].to_vec(), "the connection ended within a frame"),
             ("half a message", good[..good.len() - 1].to_vec(), "the connection ended within a frame"),
             ("text", b"terminate called".to_vec(), "what came is no frame: it begins with [74, 65]"),
-            ("another version", with(2, 9), "a frame of version 9 came; this program speaks 1"),
+            ("another version", with(2, 9), "a frame of version 9 came; this program speaks 2"),
             ("a length beyond all", with(7, 0xff), "a frame of 4278190"),
             ("no such message", with(8, 3), "a frame's message cannot be read: "),
             ("a byte too many", longer, "a frame has 1 bytes after its message"),

@@ -123,7 +123,7 @@ mod tests {
             input: if i == 0 { Input::Tokens(vec![5, 6]) } else { Input::FromPrevious },
             start: if i == 0 { 0 } else { 1 + i as u32 },
             table: vec![BlockId(1)],
-            draw: Some(Draw { sampling: greedy(), index: i as u32, banned: vec![] }),
+            draw: Some(Draw::new(greedy(), i as u32)),
         };
         (0..steps).map(|i| Step { id: StepId(i + 1), copies: vec![], rows: vec![row(i)] }).collect()
     }
@@ -149,9 +149,9 @@ mod tests {
         let mut prefix = vec![5, 6];
         for (i, message) in heard.iter().enumerate() {
             let FromWorker::Done(done, _) = message else { panic!("{message:?}") };
-            let draw = Draw { sampling: greedy(), index: i as u32, banned: vec![] };
+            let draw = Draw::new(greedy(), i as u32);
             let token = crate::synthetic::next(&prefix, &draw, Shape::default().vocab);
-            assert_eq!((done.id, &done.results), (StepId(i as u64 + 1), &vec![RowResult { seq: SeqId(1), token: Ok(token) }]));
+            assert_eq!((done.id, &done.results), (StepId(i as u64 + 1), &vec![RowResult::new(SeqId(1), Ok(token))]));
             prefix.push(token);
         }
         assert_eq!(heard.len(), 4);

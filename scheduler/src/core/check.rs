@@ -48,10 +48,10 @@ impl Scheduler {
         ensure(S5, sorted, || "running rows are not in the order of age".into())
     }
 
-    /// A running row can do something, or a step in flight will change that.
+    /// A running row can do something, or a step in flight will change that, or a mask that is on its way.
     fn check_progress(&self) -> Result<(), Violation> {
         for (row, live) in self.live_rows() {
-            let stuck = row.next(live) == Next::Wait && self.flights.is_empty();
+            let stuck = row.next(live) == Next::Wait && row.ready() && self.flights.is_empty();
             ensure(S7, !stuck, || format!("{:?} waits for nothing", row.seq()))?;
         }
         Ok(())
@@ -64,7 +64,7 @@ mod tests {
     use crate::core::row::Row;
     use crate::event::Turn;
     use crate::limits::Limits;
-    use crate::submit::{KeyId, Submit};
+    use crate::submit::{KeyId, Submit, Wishes};
     use kv::invariants::Invariant;
     use kv::{Pool, PoolConfig, Sampling, SeqId, StepId};
 
@@ -90,7 +90,20 @@ mod tests {
             }
             let sampling = Sampling { temperature: 0.0, top_p: 1.0, top_k: 0, min_p: 0.0, seed: 0 };
             let (seq, prompt, stop_ids) = (SeqId(seq), prompt.into(), [].into());
-            let row = Submit { seq, key: KeyId(1), weight: 1, priority: 0, prompt, max_tokens, min_tokens: 0, stop_ids, ignore_eos: false, sampling };
+            let row = Submit {
+                seq,
+                key: KeyId(1),
+                weight: 1,
+                priority: 0,
+                prompt,
+                max_tokens,
+                min_tokens: 0,
+                stop_ids,
+                ignore_eos: false,
+                sampling,
+                wishes: Wishes::default(),
+                mask: None,
+            };
             scheduler.submit(row, 0).unwrap();
         }
         scheduler

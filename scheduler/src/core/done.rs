@@ -28,10 +28,10 @@ impl Scheduler {
             return;
         };
         debug_assert_eq!(result.is_some(), flown.draws, "a result for each row that drew");
-        let token = match (flown.draws, result.map(|result| result.token)) {
-            (false, _) => None,
-            (true, Some(Ok(token))) => Some(token),
-            (true, Some(Err(fault))) => return self.fault(flown, fault),
+        let (token, logprobs) = match (flown.draws, result) {
+            (false, _) => (None, None),
+            (true, Some(RowResult { token: Ok(token), logprobs, .. })) => (Some(token), logprobs),
+            (true, Some(RowResult { token: Err(fault), .. })) => return self.fault(flown, fault),
             (true, None) => return self.fault(flown, RowFault::NotFinite),
         };
         self.chores.extend(row.seal(flown));
@@ -41,7 +41,7 @@ impl Scheduler {
         let (index, end) = row.take(token);
         self.accounts.charge_output(row.submit.key, 1);
         if end != Some(Reason::Stop) {
-            self.events.push(Event::Token { seq: flown.seq, token, index });
+            self.events.push(Event::Token { seq: flown.seq, token, index, logprobs });
         }
         if let Some(reason) = end {
             self.finish(flown, reason);

@@ -1,6 +1,6 @@
 //! The state machine: what it holds, and what callers can do to it between turns.
 //!
-//! - `row`: one sequence. `queue` and `fair`: who is next.
+//! - `row`: one sequence. `tally`: what its penalties need to know. `queue` and `fair`: who is next.
 //! - `plan`: what the next step should do. `turn`: what it does, once the pool has answered.
 //! - `done`: results of a step. `behind`: what no later step reads. `check`: what must hold.
 
@@ -11,16 +11,18 @@ mod fair;
 mod plan;
 mod queue;
 mod row;
+mod tally;
 mod turn;
 
 use crate::event::{Counts, Event, KeyLoad, Snapshot};
 use crate::limits::Limits;
 use crate::submit::{Refusal, Submit};
 use fair::Accounts;
-use kv::{BySeq, Grant, Ledger, SeqId, StepId, Want};
+use kv::{BySeq, Grant, Ledger, Mask, SeqId, StepId, Want};
 use queue::Queue;
 use row::{Live, Next, Row, starts};
 use std::collections::{BTreeMap, VecDeque};
+use tally::Tally;
 use turn::Open;
 
 /// Sequences and their order. Single-threaded; nothing here waits.
@@ -126,7 +128,10 @@ impl Scheduler {
         self.arrivals += 1;
         let counts = Counts { prompt: submit.prompt.len() as u32, ..Counts::default() };
         let starts = if self.limits.prefix_cache { starts(&submit.prompt, self.limits.block_tokens) } else { Box::default() };
-        let row = Row { arrived_us: now_us, arrival: self.arrivals, age: None, generated: Vec::new(), flying: 0, counts, live: None, starts, submit };
+        let tally = Tally::new(&submit.wishes, &submit.prompt);
+        let mask = submit.mask.clone().map(|mask| (0, mask));
+        let (arrived_us, arrival) = (now_us, self.arrivals);
+        let row = Row { submit, starts, arrived_us, arrival, age: None, generated: Vec::new(), flying: 0, counts, tally, mask, live: None };
         self.queue.push(&row);
         self.rows.insert(row.seq(), row);
         self.stalled = false;
@@ -155,6 +160,15 @@ impl Scheduler {
             return Err(Refusal::QueueFull { waiting });
         }
         Ok(())
+    }
+
+    /// The mask of a row's draw of this index, which is the next one. Rows that have ended, and other draws, are passed over.
+    pub fn allow(&mut self, seq: SeqId, index: u32, mask: Mask) {
+        let row = self.rows.get_mut(&seq).filter(|row| row.generated.len() == index as usize);
+        if let Some(held) = row.and_then(|row| row.mask.as_mut()) {
+            *held = (index, mask);
+            self.stalled = false;
+        }
     }
 
     /// Forgets a sequence: no event will name it any more. Unknown ids are fine.

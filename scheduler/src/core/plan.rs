@@ -193,14 +193,14 @@ impl Scheduler {
     }
 
     /// Who may be admitted, in order: preempted rows by age, then the queue. A row whose token is still in flight has to wait for
-    /// it, and nobody goes past a preempted row.
+    /// it, as one has for the mask of its next draw, and nobody goes past a preempted row.
     fn candidates<'a>(&'a self, places: usize, running: &[Running]) -> Vec<Candidate<'a>> {
         let mut chosen: Vec<Candidate> = Vec::new();
         if places == 0 {
             return chosen;
         }
         for seq in self.resuming.values() {
-            if chosen.len() == places || self.rows[seq].flying > 0 {
+            if chosen.len() == places || self.rows[seq].flying > 0 || !self.rows[seq].ready() {
                 return chosen;
             }
             chosen.extend(self.unless_held_back(&self.rows[seq], running, &chosen));

@@ -1,10 +1,11 @@
 //! One sequence: what is known of it, and, while it runs, how far it is computed.
 
 use super::Flown;
+use super::tally::Tally;
 use crate::event::{Counts, Reason};
 use crate::submit::Submit;
 use kv::pool::fold;
-use kv::{BlockId, Draw, Ids, Input, SeqId, StepId, Want};
+use kv::{BlockId, Draw, Ids, Input, Mask, SeqId, StepId, Want};
 
 /// A sequence from submit to its end.
 #[derive(Debug)]
@@ -22,6 +23,10 @@ pub(super) struct Row {
     /// Draws in flight: tokens that exist on the device only.
     pub(super) flying: u32,
     pub(super) counts: Counts,
+    /// Of ids that its penalties are about.
+    pub(super) tally: Tally,
+    /// The draw of that index, and no other yet, may be made with it. None: the row's draws have no masks.
+    pub(super) mask: Option<(u32, Mask)>,
     /// What the row holds while it runs.
     pub(super) live: Option<Live>,
 }
@@ -49,7 +54,7 @@ pub(super) enum Next {
     Decode,
     /// Known tokens that remain to be computed.
     Prefill(u32),
-    /// Nothing: its last possible token is in flight.
+    /// Nothing: its last possible token is in flight, or its next draw must be told of the one before it.
     Wait,
 }
 
@@ -78,10 +83,24 @@ impl Row {
             return Next::Wait;
         }
         if self.flying > 0 {
-            return Next::Decode;
+            return if self.follows() { Next::Wait } else { Next::Decode };
         }
         let left = self.known() - live.launched;
+        if !self.ready() {
+            // The last token waits for its draw.
+            return if left > 1 { Next::Prefill(left - 1) } else { Next::Wait };
+        }
         if left == 1 && !self.generated.is_empty() { Next::Decode } else { Next::Prefill(left) }
+    }
+
+    /// Each of its draws needs the ids of all tokens before it: no token may be drawn while another is still on the device.
+    fn follows(&self) -> bool {
+        self.mask.is_some() || self.tally.counts()
+    }
+
+    /// What its next draw needs is here.
+    pub(super) fn ready(&self) -> bool {
+        self.mask.as_ref().is_none_or(|(index, _)| *index as usize == self.generated.len())
     }
 
     /// What the pool is to be told of computed positions: their tokens, so that other rows, and this one after preemption, may share
@@ -98,6 +117,7 @@ impl Row {
         let index = self.generated.len() as u32;
         self.flying -= 1;
         self.generated.push(token);
+        self.tally.note(token);
         self.counts.generated = index + 1;
         let full = index + 1 == self.submit.max_tokens;
         let end = if self.stops(token, index) { Some(Reason::Stop) } else { full.then_some(Reason::Length) };
@@ -132,8 +152,16 @@ impl Row {
         }
         let index = self.drawn();
         let submit = &self.submit;
-        let banned = !submit.ignore_eos && index < submit.min_tokens;
-        Some(Draw { sampling: submit.sampling.clone(), index, banned: if banned { submit.stop_ids.to_vec() } else { Vec::new() } })
+        let early = !submit.ignore_eos && index < submit.min_tokens;
+        let mut draw = Draw::new(submit.sampling.clone(), index);
+        draw.edits = self.tally.edits(&submit.wishes);
+        draw.logprobs = submit.wishes.logprobs;
+        draw.allowed = self.mask.as_ref().map(|(_, mask)| mask.clone());
+        // A mask that holds stop tokens alone says that there is nothing else to say.
+        if early && draw.allowed.as_ref().is_none_or(|mask| mask.has_beside(&submit.stop_ids)) {
+            draw.banned = submit.stop_ids.to_vec();
+        }
+        Some(draw)
     }
 
     /// Whether `token`, drawn at `index`, ends the row.
@@ -164,7 +192,7 @@ pub(super) fn starts(prompt: &[u32], block_tokens: u32) -> Box<[u64]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::submit::KeyId;
+    use crate::submit::{KeyId, Wishes};
     use kv::Sampling;
     use std::collections::BTreeSet;
 
@@ -182,9 +210,23 @@ mod tests {
             stop_ids: [].into(),
             ignore_eos: false,
             sampling,
+            wishes: Wishes::default(),
+            mask: None,
         };
         let counts = Counts::default();
-        Row { submit, starts: Box::default(), arrived_us: 0, arrival: 1, age: Some(1), generated: generated.to_vec(), flying, counts, live: None }
+        Row {
+            submit,
+            starts: Box::default(),
+            arrived_us: 0,
+            arrival: 1,
+            age: Some(1),
+            generated: generated.to_vec(),
+            flying,
+            counts,
+            tally: Tally::default(),
+            mask: None,
+            live: None,
+        }
     }
 
     #[test]

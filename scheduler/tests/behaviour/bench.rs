@@ -1,7 +1,7 @@
 //! Scheduler and pool with scripted tokens, and a record of steps and events.
 
 use kv::{Pool, PoolConfig, RowResult, Sampling, SeqId, Settled, Step, StepDone, Want};
-use scheduler::{Counts, Event, KeyId, Limits, Reason, Refusal, Scheduler, Submit, Turn};
+use scheduler::{Counts, Event, KeyId, Limits, Reason, Refusal, Scheduler, Submit, Turn, Wishes};
 use std::collections::VecDeque;
 
 pub(crate) const BLOCK_TOKENS: u32 = 4;
@@ -49,6 +49,8 @@ pub(crate) fn ask(seq: u64, prompt: Vec<u32>, max_tokens: u32) -> Submit {
         stop_ids: [STOP].into(),
         ignore_eos: false,
         sampling: Sampling { temperature: 0.0, top_p: 1.0, top_k: 0, min_p: 0.0, seed: 0 },
+        wishes: Wishes::default(),
+        mask: None,
     }
 }
 
@@ -106,7 +108,7 @@ impl Bench {
         };
         let drawn = step.rows.iter().filter_map(|row| {
             let token = (self.script)(row.seq.0, row.draw.as_ref()?.index);
-            Some(RowResult { seq: row.seq, token: Ok(token) })
+            Some(RowResult::new(row.seq, Ok(token)))
         });
         let done = StepDone { id: step.id, results: drawn.collect(), micros: 1000 };
         self.events.extend(self.scheduler.step_done(done, self.now_us));

@@ -120,7 +120,7 @@ fn one_rows_bad_numbers_end_that_row_alone_and_are_not_reused() {
     bench.step();
     bench.launch();
     let step = bench.flights.pop_front().unwrap();
-    let results = vec![RowResult { seq: kv::SeqId(1), token: Err(RowFault::NotFinite) }, RowResult { seq: kv::SeqId(2), token: Ok(7) }];
+    let results = vec![RowResult::new(kv::SeqId(1), Err(RowFault::NotFinite)), RowResult::new(kv::SeqId(2), Ok(7))];
     let events = bench.scheduler.step_done(StepDone { id: step.id, results, micros: 1 }, 0);
     bench.events.extend(events);
     bench.run();

@@ -185,7 +185,7 @@ fn what_a_preempted_row_computed_is_not_reused_once_its_numbers_are_bad() {
     while let Some(step) = bench.flights.pop_front() {
         let drawn = step.rows.iter().filter(|row| row.draw.is_some());
         let token = |seq: SeqId| if seq.0 == 2 { Err(RowFault::NotFinite) } else { Ok(5) };
-        let results = drawn.map(|row| RowResult { seq: row.seq, token: token(row.seq) }).collect();
+        let results = drawn.map(|row| RowResult::new(row.seq, token(row.seq))).collect();
         let events = bench.scheduler.step_done(StepDone { id: step.id, results, micros: 1000 }, bench.now_us);
         bench.events.extend(events);
     }
@@ -224,7 +224,7 @@ fn what_an_earlier_life_computed_is_not_sealed_in_the_blocks_of_this_one() {
     let rows = |step: &Step| step.rows.iter().map(|row| (row.seq.0, row.start, row.input.count())).collect::<Vec<_>>();
     assert_eq!(steps.iter().map(rows).collect::<Vec<_>>(), [[(1, 0, 4), (2, 0, 16)], [(1, 4, 1), (2, 0, 16)]]);
     let mut seals = |id, token| {
-        scheduler.step_done(StepDone { id: StepId(id), results: vec![RowResult { seq: SeqId(1), token: Ok(token) }], micros: 1 }, 0);
+        scheduler.step_done(StepDone { id: StepId(id), results: vec![RowResult::new(SeqId(1), Ok(token))], micros: 1 }, 0);
         let wants = scheduler.begin_turn(0).unwrap();
         let seals = wants.list.iter().filter_map(|want| if let Want::Seal { seq, tokens } = want { Some((seq.0, tokens.len())) } else { None });
         let seals: Vec<_> = seals.collect();
