@@ -6,19 +6,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each room, and the rooms that it may know. Root composes and may know all.
-const EDGES: [(&str, &[&str]); 8] = [
+const EDGES: [(&str, &[&str]); 9] = [
     ("kv", &[]),
     ("scheduler", &["kv"]),
+    ("grammar", &["kv"]),
     ("models", &["kv"]),
     ("metrics", &[]),
-    ("actors", &["scheduler", "models", "kv", "metrics"]),
+    ("actors", &["scheduler", "grammar", "models", "kv", "metrics"]),
     ("api", &["actors", "metrics"]),
     ("loadtest", &["scheduler", "kv", "models"]),
     ("setup", &[]),
 ];
 
 /// Crates that only one room may use, so that its neighbours cannot know what they must not.
-const GUARDED: [(&str, &[&str]); 4] = [("mlx-rs", &["models"]), ("mlx-sys", &["models"]), ("actix-web", &["api", "."]), ("actix", &["actors", "api"])];
+const GUARDED: [(&str, &[&str]); 5] =
+    [("mlx-rs", &["models"]), ("mlx-sys", &["models"]), ("actix-web", &["api", "."]), ("actix", &["actors", "api"]), ("llguidance", &["grammar"])];
 
 const LINES_MAX: usize = 500;
 
