@@ -14,7 +14,7 @@
 mod dialect;
 mod form;
 mod gemma_call;
-//mod grammar;
+mod grammar;
 mod json;
 mod json_call;
 mod marks;
@@ -28,7 +28,7 @@ mod xml_call;
 mod tests;
 
 pub use dialect::{Dialect, Reasoning, UnknownName, ends_in_reasoning};
-//pub use grammar::grammar;
+pub use grammar::grammar;
 pub use offer::{Choice, Tool};
 pub use out::Piece;
 pub use reader::Reader;

@@ -2,6 +2,7 @@
 
 mod detect;
 mod families;
+mod grammar;
 mod split;
 
 use crate::{Dialect, Piece, Reader, Reasoning, Tool};
