@@ -6,16 +6,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each room, and the rooms that it may know. Root composes and may know all.
-const EDGES: [(&str, &[&str]); 9] = [
+const EDGES: [(&str, &[&str]); 10] = [
     ("kv", &[]),
     ("scheduler", &["kv"]),
     ("grammar", &["kv"]),
     ("models", &["kv"]),
     ("metrics", &[]),
-    ("actors", &["scheduler", "grammar", "models", "kv", "metrics"]),
-    ("api", &["actors", "metrics"]),
+    ("actors", &["scheduler", "grammar", "dialects", "models", "kv", "metrics"]),
+    ("api", &["actors", "dialects", "metrics"]),
     ("loadtest", &["scheduler", "kv", "models"]),
     ("setup", &[]),
+    ("dialects", &[]),
 ];
 
 /// Crates that only one room may use, so that its neighbours cannot know what they must not.

@@ -1,0 +1,266 @@
+//! Calls in tags: Qwen3-Coder's and MiniCPM's. Values are plain text; the argument's schema says what they stand for.
+
+use std::collections::BTreeSet;
+
+use crate::form::Step;
+use crate::json::push_quoted;
+use crate::marks::{Match, Word, among};
+use crate::offer::{Kinds, Offers, quoted, value_of};
+use crate::out::Out;
+
+/// The tags of a family.
+#[derive(Debug)]
+struct Tags {
+    function: &'static str,
+    /// Ends the name of a function or of a parameter.
+    name_end: &'static str,
+    function_end: &'static str,
+    parameter: &'static str,
+    parameter_end: &'static str,
+    /// Closes what was opened around the function.
+    wrap_end: Option<&'static str>,
+    /// Text with `<`, `&` or a line break stands in a CDATA section.
+    cdata: bool,
+}
+
+const QWEN_CODER: Tags = Tags {
+    function: "<function=",
+    name_end: ">",
+    function_end: "</function>",
+    parameter: "<parameter=",
+    parameter_end: "</parameter>",
+    wrap_end: Some("</tool_call>"),
+    cdata: false,
+};
+
+const MINI_CPM: Tags = Tags {
+    function: "<function name=\"",
+    name_end: "\">",
+    function_end: "</function>",
+    parameter: "<param name=\"",
+    parameter_end: "</param>",
+    wrap_end: None,
+    cdata: true,
+};
+
+const CDATA: &str = "<![CDATA[";
+const CDATA_END: &str = "]]>";
+
+#[derive(Debug)]
+enum Place {
+    /// Before the function's tag.
+    Open,
+    Name(String),
+    /// Before a parameter or the function's end.
+    Between,
+    Key(String),
+    Value(Value),
+    After,
+}
+
+/// One call.
+#[derive(Debug)]
+pub(crate) struct XmlCall {
+    tags: &'static Tags,
+    place: Place,
+    name: String,
+    keys: BTreeSet<String>,
+    word: Word,
+}
+
+impl XmlCall {
+    /// `wrapped`: the mark was `<tool_call>`, not the function's own tag, which the models often begin with.
+    pub(crate) fn qwen_coder(wrapped: bool) -> XmlCall {
+        XmlCall::new(&QWEN_CODER, if wrapped { Place::Open } else { Place::Name(String::new()) })
+    }
+
+    pub(crate) fn mini_cpm() -> XmlCall {
+        XmlCall::new(&MINI_CPM, Place::Name(String::new()))
+    }
+
+    fn new(tags: &'static Tags, place: Place) -> XmlCall {
+        XmlCall { tags, place, name: String::new(), keys: BTreeSet::new(), word: Word::default() }
+    }
+
+    pub(crate) fn rests(&self) -> bool {
+        matches!(self.place, Place::After)
+    }
+
+    pub(crate) fn step(&mut self, c: char, offers: &Offers, out: &mut Out) -> Step {
+        let tags = self.tags;
+        match &mut self.place {
+            Place::Open => match self.word.step(c, &[tags.function]) {
+                Match::Begins => Step::More,
+                Match::Is(_) => self.go(Place::Name(String::new())),
+                Match::None => Step::Bad,
+            },
+            Place::Name(name) => {
+                name.push(c);
+                match name.strip_suffix(tags.name_end) {
+                    Some(known) if offers.has(known) => {
+                        self.name = known.to_owned();
+                        out.call(known);
+                        self.go(Place::Between)
+                    }
+                    Some(_) => Step::Bad,
+                    // The name, and perhaps a part of what ends it.
+                    None if offers.begins(name) => Step::More,
+                    None => name.strip_suffix(&tags.name_end[..1]).filter(|known| offers.has(known)).map_or(Step::Bad, |_| Step::More),
+                }
+            }
+            Place::Between => match self.word.step(c, &[tags.parameter, tags.function_end]) {
+                Match::Begins => Step::More,
+                Match::Is(0) => self.go(Place::Key(String::new())),
+                Match::Is(_) => self.function_ends(out),
+                Match::None => Step::Bad,
+            },
+            Place::Key(key) => {
+                key.push(c);
+                match key.strip_suffix(tags.name_end) {
+                    Some(key) => {
+                        let key = key.to_owned();
+                        self.key_ends(key, offers, out)
+                    }
+                    None if c == '\n' => Step::Bad,
+                    None => Step::More,
+                }
+            }
+            Place::Value(value) => {
+                if value.step(c, tags, out) {
+                    self.go(Place::Between)
+                } else {
+                    Step::More
+                }
+            }
+            Place::After => match self.word.step(c, tags.wrap_end.as_slice()) {
+                Match::Begins => Step::More,
+                Match::Is(_) => Step::Ends,
+                Match::None => Step::Over,
+            },
+        }
+    }
+
+    fn go(&mut self, place: Place) -> Step {
+        self.place = place;
+        Step::More
+    }
+
+    fn key_ends(&mut self, key: String, offers: &Offers, out: &mut Out) -> Step {
+        let lead = if self.keys.is_empty() { '{' } else { ',' };
+        let value = Value::new(offers.kinds(&self.name, &key), self.tags);
+        out.arguments(&format!("{lead}{}:", quoted(&key)));
+        if value.streams {
+            out.arguments("\"");
+        }
+        if !self.keys.insert(key) {
+            return Step::Bad;
+        }
+        self.go(Place::Value(value))
+    }
+
+    fn function_ends(&mut self, out: &mut Out) -> Step {
+        out.arguments(if self.keys.is_empty() { "{}" } else { "}" });
+        out.end_call();
+        if self.tags.wrap_end.is_some() { self.go(Place::After) } else { Step::Ends }
+    }
+}
+
+/// A parameter's value: up to its closing tag, without one line break at either side.
+#[derive(Debug)]
+struct Value {
+    kinds: Kinds,
+    /// Given out as it comes.
+    streams: bool,
+    /// What came, or of a value that streams what is held back: a line break, the closing tag's beginning.
+    kept: String,
+    /// Where in `kept` the closing tag may begin.
+    tag: Option<usize>,
+    begun: bool,
+    /// It is a CDATA section; known when the first closing tag comes.
+    section: Option<bool>,
+}
+
+impl Value {
+    fn new(kinds: Kinds, tags: &Tags) -> Value {
+        Value { kinds, streams: kinds.only_text() && !tags.cdata, kept: String::new(), tag: None, begun: false, section: None }
+    }
+
+    /// Whether the character completes it.
+    fn step(&mut self, c: char, tags: &Tags, out: &mut Out) -> bool {
+        if !self.begun {
+            self.begun = true;
+            if c == '\n' {
+                return false;
+            }
+        }
+        // The closing tags have `<` in the first place only, so that one beginning is all there is to keep.
+        if c == '<' {
+            self.tag = Some(self.kept.len());
+        }
+        self.kept.push(c);
+        if let Some(at) = self.tag {
+            match among(&self.kept[at..], &[tags.parameter_end]) {
+                Match::Is(_) if self.closes(at, tags) => {
+                    self.kept.truncate(at);
+                    self.ends(tags, out);
+                    return true;
+                }
+                Match::Begins => {}
+                _ => self.tag = None,
+            }
+        }
+        if self.streams {
+            self.release(out);
+        }
+        false
+    }
+
+    /// Whether the closing tag at `at` is one, and not within a CDATA section.
+    fn closes(&mut self, at: usize, tags: &Tags) -> bool {
+        let text = &self.kept[..at];
+        let section = *self.section.get_or_insert_with(|| tags.cdata && text.trim_start().starts_with(CDATA));
+        !section || text.trim_end().ends_with(CDATA_END)
+    }
+
+    /// Gives out all but a line break at the end and what may be the closing tag.
+    fn release(&mut self, out: &mut Out) {
+        let mut end = self.tag.unwrap_or(self.kept.len());
+        if self.kept[..end].ends_with('\n') {
+            end -= 1;
+        }
+        let mut part = String::new();
+        self.kept.drain(..end).for_each(|c| push_quoted(&mut part, c));
+        self.tag = self.tag.map(|at| at - end);
+        out.arguments(&part);
+    }
+
+    fn ends(&mut self, tags: &Tags, out: &mut Out) {
+        let text = self.kept.strip_suffix('\n').unwrap_or(&self.kept);
+        if self.streams {
+            let mut part = String::new();
+            text.chars().for_each(|c| push_quoted(&mut part, c));
+            part.push('"');
+            return out.arguments(&part);
+        }
+        if !tags.cdata {
+            return out.arguments(&value_of(text, self.kinds));
+        }
+        let section = text.trim().strip_prefix(CDATA).and_then(|t| t.strip_suffix(CDATA_END));
+        out.arguments(&value_of(&section.map_or_else(|| without_entities(text), str::to_owned), self.kinds));
+    }
+}
+
+/// XML's five entities become what they stand for; any other `&` stays.
+fn without_entities(text: &str) -> String {
+    const ENTITIES: [(&str, char); 5] = [("&lt;", '<'), ("&gt;", '>'), ("&quot;", '"'), ("&apos;", '\''), ("&amp;", '&')];
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('&') {
+        plain.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let (entity, c) = ENTITIES.iter().find(|(entity, _)| rest.starts_with(entity)).unwrap_or(&("&", '&'));
+        plain.push(*c);
+        rest = &rest[entity.len()..];
+    }
+    plain + rest
+}
