@@ -80,7 +80,7 @@ impl Dialect {
             Dialect::Glm
         } else if has("<tool_call>") && says_json && has("arguments") && !has("<tool_calls>") {
             Dialect::Hermes
-        } else if has("<|start_header_id|>") && has("{\"name\": function name, \"parameters\":") {
+        } else if has("{\"name\": function name, \"parameters\":") {
             Dialect::Llama3
         } else {
             Dialect::Plain

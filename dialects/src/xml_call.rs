@@ -125,17 +125,7 @@ impl XmlCall {
                 Match::Is(_) => self.go(Place::Name(String::new())),
                 Match::None => Step::Bad,
             },
-            Place::Name(name) if name.is_empty() && c.is_whitespace() && tags.name_end.is_empty() => Step::More,
-            Place::Name(name) if tags.name_end.is_empty() => {
-                if (c == '<' || c.is_whitespace()) && offers.has(name) {
-                    self.name = std::mem::take(name);
-                    out.call(&self.name);
-                    self.place = Place::Between;
-                    return self.step(c, offers, out);
-                }
-                name.push(c);
-                if offers.begins(name) { Step::More } else { Step::Bad }
-            }
+            Place::Name(_) if tags.name_end.is_empty() => self.open_name(c, offers, out),
             Place::Name(name) => {
                 name.push(c);
                 match name.strip_suffix(tags.name_end) {
@@ -188,6 +178,22 @@ impl XmlCall {
                 Match::None => Step::Over,
             },
         }
+    }
+
+    /// A character of a name that nothing closes: it ends where white space or a tag follows.
+    fn open_name(&mut self, c: char, offers: &Offers, out: &mut Out) -> Step {
+        let Place::Name(name) = &mut self.place else { return Step::Bad };
+        if name.is_empty() && c.is_whitespace() {
+            return Step::More;
+        }
+        if (c == '<' || c.is_whitespace()) && offers.has(name) {
+            self.name = std::mem::take(name);
+            out.call(&self.name);
+            self.place = Place::Between;
+            return self.step(c, offers, out);
+        }
+        name.push(c);
+        if offers.begins(name) { Step::More } else { Step::Bad }
     }
 
     fn go(&mut self, place: Place) -> Step {
