@@ -20,6 +20,8 @@ pub enum Dialect {
     Gemma4,
     /// MiniCPM 5: `<function name="f"><param name="p">…</param></function>`.
     MiniCpm,
+    /// GLM 4.5 to 4.7, Ling 3, Laguna: `<tool_call>f<arg_key>p</arg_key><arg_value>…</arg_value></tool_call>`.
+    Glm,
 }
 
 /// How a family says reasoning.
@@ -46,7 +48,7 @@ pub struct UnknownName {
 
 impl Dialect {
     pub const ALL: &[Dialect] =
-        &[Dialect::Plain, Dialect::Hermes, Dialect::QwenCoder, Dialect::Llama3, Dialect::Mistral, Dialect::Gemma4, Dialect::MiniCpm];
+        &[Dialect::Plain, Dialect::Hermes, Dialect::QwenCoder, Dialect::Llama3, Dialect::Mistral, Dialect::Gemma4, Dialect::MiniCpm, Dialect::Glm];
 
     /// As it is written on a command line.
     pub fn name(self) -> &'static str {
@@ -58,12 +60,14 @@ impl Dialect {
             Dialect::Mistral => "mistral",
             Dialect::Gemma4 => "gemma4",
             Dialect::MiniCpm => "minicpm",
+            Dialect::Glm => "glm4",
         }
     }
 
     /// The family whose marks a chat template writes; `Plain` where it writes none that is known.
     pub fn detect(template: &str) -> Dialect {
         let has = |mark: &str| template.contains(mark);
+        let says_json = has("\"name\"") || has("\\\"name\\\"");
         if has("<|tool_call>call:") {
             Dialect::Gemma4
         } else if has("[TOOL_CALLS]") {
@@ -72,9 +76,11 @@ impl Dialect {
             Dialect::MiniCpm
         } else if has("<tool_call>") && has("<function=") && has("<parameter=") {
             Dialect::QwenCoder
-        } else if has("<tool_call>") && (has("\"name\"") || has("\\\"name\\\"") || has("'name'")) && (has("arguments") || has("parameters")) && !has("<arg_key>") {
+        } else if has("<tool_call>") && has("<arg_key>") {
+            Dialect::Glm
+        } else if has("<tool_call>") && says_json && has("arguments") && !has("<tool_calls>") {
             Dialect::Hermes
-        } else if has("<|start_header_id|>") && has("{\"name\": function name, \"parameters\":") {
+        } else if has("{\"name\": function name, \"parameters\":") {
             Dialect::Llama3
         } else {
             Dialect::Plain
@@ -90,6 +96,7 @@ impl Dialect {
             Dialect::Mistral => &["[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"],
             Dialect::Gemma4 => &["<|tool_call>", "<tool_call|>", "<|\"|>"],
             Dialect::MiniCpm => &["<function", "</function>", "<param", "</param>"],
+            Dialect::Glm => &["<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"],
         }
     }
 
@@ -97,7 +104,7 @@ impl Dialect {
     pub(crate) fn opens(self) -> &'static [&'static str] {
         match self {
             Dialect::Plain => &[],
-            Dialect::Hermes => &["<tool_call>"],
+            Dialect::Hermes | Dialect::Glm => &["<tool_call>"],
             Dialect::QwenCoder => &["<tool_call>", "<function="],
             Dialect::Llama3 => &["<|python_tag|>", "{"],
             Dialect::Mistral => &["[TOOL_CALLS]"],

@@ -36,6 +36,7 @@ impl Form {
             Dialect::Mistral => Form::Json(JsonCalls::mistral()),
             Dialect::QwenCoder => Form::Xml(XmlCall::qwen_coder(open == 0)),
             Dialect::MiniCpm => Form::Xml(XmlCall::mini_cpm()),
+            Dialect::Glm => Form::Xml(XmlCall::glm()),
             Dialect::Gemma4 => Form::Gemma(GemmaCall::new()),
         }
     }

@@ -173,7 +173,12 @@ impl GemmaCall {
                     Match::None => Step::Bad,
                 }
             }
-            Place::Text(held) => text(held, c, out).then(|| self.go(Place::CommaOrEnd)).unwrap_or(Step::More),
+            Place::Text(held) => {
+                if text(held, c, out) {
+                    self.place = Place::CommaOrEnd;
+                }
+                Step::More
+            }
             Place::JsonText { raw, escaped } => {
                 crate::json::push(raw, c, true);
                 if *escaped || c == '\\' {

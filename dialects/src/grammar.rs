@@ -18,6 +18,10 @@ use rules::Rules;
 /// `Auto` is free text in which a call whose opening mark is written is completed; `Required` is at least one call and nothing else, `Named` is
 /// one call of that tool; each behind the rest of the reasoning if the answer begins in it. Without `parallel` there is one call at most.
 /// `special` gives a mark's id where the tokenizer has it as one token.
+///
+/// Where the answer opens reasoning itself, that may come first in every case. Free text holds no mark, not even `<think>` further on. Parameters
+/// come in the schema's order. What cannot be said outside of JSON is left to the model: a string's `pattern` and `format`, in the families whose
+/// strings are bare.
 pub fn grammar(
     dialect: Dialect,
     tools: &[Tool],

@@ -105,7 +105,7 @@ impl Reader {
             Match::Is(_) => {
                 self.held.clear();
                 self.blank.clear();
-                self.to_text(Behind::Reasoning);
+                self.begin_text(Behind::Reasoning);
             }
             Match::None => {
                 let keep = tail(&self.held, &[close]);
@@ -208,10 +208,10 @@ impl Reader {
             Step::More => {}
             Step::Ends => {
                 self.raw.clear();
-                self.to_text(Behind::Call);
+                self.begin_text(Behind::Call);
             }
             Step::Over if self.ended => {
-                self.to_text(Behind::Call);
+                self.begin_text(Behind::Call);
                 let raw = std::mem::take(&mut self.raw);
                 raw.chars().for_each(|c| self.step(c));
             }
@@ -219,7 +219,7 @@ impl Reader {
         }
     }
 
-    fn to_text(&mut self, behind: Behind) {
+    fn begin_text(&mut self, behind: Behind) {
         self.place = Place::Text;
         (self.fresh, self.behind) = (true, behind);
     }

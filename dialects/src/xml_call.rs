@@ -1,4 +1,4 @@
-//! Calls in tags: Qwen3-Coder's and MiniCPM's. Values are plain text; the argument's schema says what they stand for.
+//! Calls in tags: Qwen3-Coder's, MiniCPM's and GLM's. Values are plain text; the argument's schema says what they stand for.
 
 use std::collections::BTreeSet;
 
@@ -12,11 +12,17 @@ use crate::out::Out;
 #[derive(Debug)]
 struct Tags {
     function: &'static str,
-    /// Ends the name of a function or of a parameter.
+    /// Ends the function's name; where nothing does, white space or the next tag.
     name_end: &'static str,
     function_end: &'static str,
     parameter: &'static str,
-    parameter_end: &'static str,
+    /// Ends the parameter's name.
+    key_end: &'static str,
+    /// Opens the value, where that has a tag of its own.
+    value: Option<&'static str>,
+    value_end: &'static str,
+    /// A line break at either end of a value is not part of it.
+    lines: bool,
     /// Closes what was opened around the function.
     wrap_end: Option<&'static str>,
     /// Text with `<`, `&` or a line break stands in a CDATA section.
@@ -28,7 +34,10 @@ const QWEN_CODER: Tags = Tags {
     name_end: ">",
     function_end: "</function>",
     parameter: "<parameter=",
-    parameter_end: "</parameter>",
+    key_end: ">",
+    value: None,
+    value_end: "</parameter>",
+    lines: true,
     wrap_end: Some("</tool_call>"),
     cdata: false,
 };
@@ -38,9 +47,25 @@ const MINI_CPM: Tags = Tags {
     name_end: "\">",
     function_end: "</function>",
     parameter: "<param name=\"",
-    parameter_end: "</param>",
+    key_end: "\">",
+    value: None,
+    value_end: "</param>",
+    lines: true,
     wrap_end: None,
     cdata: true,
+};
+
+const GLM: Tags = Tags {
+    function: "",
+    name_end: "",
+    function_end: "</tool_call>",
+    parameter: "<arg_key>",
+    key_end: "</arg_key>",
+    value: Some("<arg_value>"),
+    value_end: "</arg_value>",
+    lines: false,
+    wrap_end: None,
+    cdata: false,
 };
 
 const CDATA: &str = "<![CDATA[";
@@ -54,6 +79,8 @@ enum Place {
     /// Before a parameter or the function's end.
     Between,
     Key(String),
+    /// Before the tag that opens the value.
+    BeforeValue(Value),
     Value(Value),
     After,
 }
@@ -78,6 +105,10 @@ impl XmlCall {
         XmlCall::new(&MINI_CPM, Place::Name(String::new()))
     }
 
+    pub(crate) fn glm() -> XmlCall {
+        XmlCall::new(&GLM, Place::Name(String::new()))
+    }
+
     fn new(tags: &'static Tags, place: Place) -> XmlCall {
         XmlCall { tags, place, name: String::new(), keys: BTreeSet::new(), word: Word::default() }
     }
@@ -94,6 +125,7 @@ impl XmlCall {
                 Match::Is(_) => self.go(Place::Name(String::new())),
                 Match::None => Step::Bad,
             },
+            Place::Name(_) if tags.name_end.is_empty() => self.open_name(c, offers, out),
             Place::Name(name) => {
                 name.push(c);
                 match name.strip_suffix(tags.name_end) {
@@ -116,7 +148,7 @@ impl XmlCall {
             },
             Place::Key(key) => {
                 key.push(c);
-                match key.strip_suffix(tags.name_end) {
+                match key.strip_suffix(tags.key_end) {
                     Some(key) => {
                         let key = key.to_owned();
                         self.key_ends(key, offers, out)
@@ -125,6 +157,14 @@ impl XmlCall {
                     None => Step::More,
                 }
             }
+            Place::BeforeValue(value) => match self.word.step(c, tags.value.as_slice()) {
+                Match::Begins => Step::More,
+                Match::Is(_) => {
+                    let value = std::mem::take(value);
+                    self.go(Place::Value(value))
+                }
+                Match::None => Step::Bad,
+            },
             Place::Value(value) => {
                 if value.step(c, tags, out) {
                     self.go(Place::Between)
@@ -138,6 +178,22 @@ impl XmlCall {
                 Match::None => Step::Over,
             },
         }
+    }
+
+    /// A character of a name that nothing closes: it ends where white space or a tag follows.
+    fn open_name(&mut self, c: char, offers: &Offers, out: &mut Out) -> Step {
+        let Place::Name(name) = &mut self.place else { return Step::Bad };
+        if name.is_empty() && c.is_whitespace() {
+            return Step::More;
+        }
+        if (c == '<' || c.is_whitespace()) && offers.has(name) {
+            self.name = std::mem::take(name);
+            out.call(&self.name);
+            self.place = Place::Between;
+            return self.step(c, offers, out);
+        }
+        name.push(c);
+        if offers.begins(name) { Step::More } else { Step::Bad }
     }
 
     fn go(&mut self, place: Place) -> Step {
@@ -155,7 +211,7 @@ impl XmlCall {
         if !self.keys.insert(key) {
             return Step::Bad;
         }
-        self.go(Place::Value(value))
+        self.go(if self.tags.value.is_some() { Place::BeforeValue(value) } else { Place::Value(value) })
     }
 
     fn function_ends(&mut self, out: &mut Out) -> Step {
@@ -165,8 +221,8 @@ impl XmlCall {
     }
 }
 
-/// A parameter's value: up to its closing tag, without one line break at either side.
-#[derive(Debug)]
+/// A parameter's value: up to its closing tag.
+#[derive(Debug, Default)]
 struct Value {
     kinds: Kinds,
     /// Given out as it comes.
@@ -189,7 +245,7 @@ impl Value {
     fn step(&mut self, c: char, tags: &Tags, out: &mut Out) -> bool {
         if !self.begun {
             self.begun = true;
-            if c == '\n' {
+            if c == '\n' && tags.lines {
                 return false;
             }
         }
@@ -199,7 +255,7 @@ impl Value {
         }
         self.kept.push(c);
         if let Some(at) = self.tag {
-            match among(&self.kept[at..], &[tags.parameter_end]) {
+            match among(&self.kept[at..], &[tags.value_end]) {
                 Match::Is(_) if self.closes(at, tags) => {
                     self.kept.truncate(at);
                     self.ends(tags, out);
@@ -210,7 +266,7 @@ impl Value {
             }
         }
         if self.streams {
-            self.release(out);
+            self.release(tags.lines, out);
         }
         false
     }
@@ -222,10 +278,10 @@ impl Value {
         !section || text.trim_end().ends_with(CDATA_END)
     }
 
-    /// Gives out all but a line break at the end and what may be the closing tag.
-    fn release(&mut self, out: &mut Out) {
+    /// Gives out all but what may be the closing tag, and a line break before it.
+    fn release(&mut self, lines: bool, out: &mut Out) {
         let mut end = self.tag.unwrap_or(self.kept.len());
-        if self.kept[..end].ends_with('\n') {
+        if lines && self.kept[..end].ends_with('\n') {
             end -= 1;
         }
         let mut part = String::new();
@@ -235,7 +291,7 @@ impl Value {
     }
 
     fn ends(&mut self, tags: &Tags, out: &mut Out) {
-        let text = self.kept.strip_suffix('\n').unwrap_or(&self.kept);
+        let text = self.kept.strip_suffix('\n').filter(|_| tags.lines).unwrap_or(&self.kept);
         if self.streams {
             let mut part = String::new();
             text.chars().for_each(|c| push_quoted(&mut part, c));

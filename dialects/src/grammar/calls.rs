@@ -38,7 +38,11 @@ pub(super) fn required(rules: &mut Rules, dialect: Dialect, tools: &[&Tool], par
     }
     let rest = calls_behind(rules, dialect, 0, tools, parallel);
     let one = format!("{} {rest}", rules.said(open));
-    let between = if dialect == Dialect::Hermes || dialect == Dialect::QwenCoder || dialect == Dialect::MiniCpm { "\"\\n\"" } else { "" };
+    let between = match dialect {
+        Dialect::Hermes | Dialect::QwenCoder | Dialect::MiniCpm => "\"\\n\"",
+        Dialect::Glm => "\"\\n\"?",
+        _ => "",
+    };
     rules.add("required", &one);
     // Mistral's array holds them all.
     let array = dialect == Dialect::Mistral && !rules.is_token("[ARGS]");
@@ -58,7 +62,7 @@ fn calls_behind(rules: &mut Rules, dialect: Dialect, mark: usize, tools: &[&Tool
             objects(rules, "arguments", tools);
             rules.add("behind", &format!("\"[\" object {} \"]\"", if parallel { "(\", \" object)*" } else { "" }));
         }
-        Dialect::QwenCoder | Dialect::MiniCpm => return xml::calls(rules, dialect, mark, tools),
+        Dialect::QwenCoder | Dialect::MiniCpm | Dialect::Glm => return xml::calls(rules, dialect, mark, tools),
         Dialect::Gemma4 => gemma::calls(rules, tools),
         Dialect::Plain | Dialect::Hermes | Dialect::Llama3 => {
             objects(rules, "arguments", tools);

@@ -14,8 +14,9 @@ fn a_template_gives_its_family_away() {
         (r"'[THINK]' + thinking + '[/THINK]' … '[TOOL_CALLS]'", Dialect::Mistral, Reasoning::Mistral),
         (r"'<|channel>thought\n' … '<channel|>' … '<|tool_call>call:' + name + '{'", Dialect::Gemma4, Reasoning::Gemma4),
         (r#"'<function name="' ~ name ~ '">' … '<param name="' … '</think>'"#, Dialect::MiniCpm, Reasoning::Think),
-        // GLM writes calls within the same mark, and nothing else alike.
-        (r#"<tool_call>{name}\n<arg_key>… {"name": … arguments"#, Dialect::Plain, Reasoning::None),
+        (r#"<tool_call>{name}\n<arg_key>… {"name": … arguments … '</think>'"#, Dialect::Glm, Reasoning::Think),
+        // Apriel's mark is another one, though it speaks of this one.
+        (r#"within <tool_call></tool_call> … <tool_calls>[{"name": … "arguments": …}]</tool_calls>"#, Dialect::Plain, Reasoning::None),
     ];
     for (template, dialect, reasoning) in rows {
         assert_eq!((Dialect::detect(template), Reasoning::detect(template)), (dialect, reasoning), "{template}");
@@ -31,7 +32,7 @@ fn names_lead_back_and_others_are_told_what_is_allowed() {
         assert_eq!(reasoning.name().parse(), Ok(*reasoning));
     }
     let refused = "qwen".parse::<Dialect>().unwrap_err().to_string();
-    assert_eq!(refused, "'qwen' is none of none, hermes, qwen3-coder, llama3, mistral, gemma4, minicpm");
+    assert_eq!(refused, "'qwen' is none of none, hermes, qwen3-coder, llama3, mistral, gemma4, minicpm, glm4");
 }
 
 #[test]

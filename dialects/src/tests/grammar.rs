@@ -17,6 +17,9 @@ struct Tokens {
 
 const EOS: u32 = 256;
 
+/// Tokens that end one thing and begin another, as real vocabularies have them.
+const ACROSS: [&str; 12] = ["a\n<", ".\n\n", "\": ", "\": \"", "\"}", "}}", "}\n</", "\n</", "parameter>\n<", "l>\n{\"", "think>\n\n", "],"];
+
 impl Tokens {
     fn new(special: Option<Dialect>) -> Tokens {
         let reasoning = Reasoning::ALL.iter().flat_map(|r| r.markers());
@@ -24,6 +27,7 @@ impl Tokens {
         let mut words: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
         words.push(b"\xFF<eos>".to_vec());
         words.extend(marks.iter().map(|mark| [b"\xFF", mark.as_bytes()].concat()));
+        words.extend(ACROSS.iter().map(|word| word.as_bytes().to_vec()));
         let info = TokRxInfo { vocab_size: words.len() as u32, tok_eos: EOS, tok_bos: None, tok_pad: None, tok_unk: None, tok_end_of_turn: None };
         Tokens { env: Arc::new(ApproximateTokEnv::new(TokTrie::from(&info, &words))), marks }
     }
@@ -33,7 +37,11 @@ impl Tokens {
     }
 
     fn spelled(&self, token: u32) -> Vec<u8> {
-        if token < 256 { vec![token as u8] } else { self.marks[(token - EOS - 1) as usize].as_bytes().to_vec() }
+        if token < EOS {
+            return vec![token as u8];
+        }
+        let at = (token - EOS - 1) as usize;
+        self.marks.get(at).unwrap_or_else(|| &ACROSS[at - self.marks.len()]).as_bytes().to_vec()
     }
 
     /// `text` with its marks as tokens, the longest of those that begin at one place.
@@ -79,11 +87,12 @@ fn choices() -> [Choice; 3] {
 
 #[test]
 fn every_grammar_compiles() {
+    let offered = [tools(), vec![tool("nothing known/\"of it", Value::Null)]].concat();
     for dialect in Dialect::ALL {
         for tokens in [Tokens::new(None), Tokens::new(Some(*dialect))] {
             for choice in choices() {
                 for (reasoning, begins, parallel) in Reasoning::ALL.iter().flat_map(|r| [(*r, false, true), (*r, true, false)]) {
-                    let lark = grammar(*dialect, &tools(), &choice, parallel, reasoning, begins, &|mark| tokens.id(mark));
+                    let lark = grammar(*dialect, &offered, &choice, parallel, reasoning, begins, &|mark| tokens.id(mark));
                     assert_eq!(lark.is_none(), *dialect == Dialect::Plain);
                     if let Some(lark) = lark {
                         let mut matcher = tokens.matcher(&lark);
@@ -102,9 +111,8 @@ fn every_grammar_compiles() {
 fn call(dialect: Dialect, name: &str, arguments: &Value) -> String {
     let json = || format!("{arguments}").replace("\":", "\": ").replace(",\"", ", \"");
     let bare = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let each = |form: &dyn Fn(&str, &Value) -> String, between: &str| {
-        arguments.as_object().unwrap().iter().map(|(k, v)| form(k, v)).collect::<Vec<_>>().join(between)
-    };
+    let each =
+        |form: &dyn Fn(&str, &Value) -> String, between: &str| arguments.as_object().unwrap().iter().map(|(k, v)| form(k, v)).collect::<Vec<_>>().join(between);
     match dialect {
         Dialect::Plain => String::new(),
         Dialect::Hermes => format!("<tool_call>\n{{\"name\": \"{name}\", \"arguments\": {}}}\n</tool_call>", json()),
@@ -117,6 +125,9 @@ fn call(dialect: Dialect, name: &str, arguments: &Value) -> String {
         Dialect::Gemma4 => {
             let quote = |v: &Value| v.as_str().map_or_else(|| v.to_string(), |text| format!("<|\"|>{text}<|\"|>"));
             format!("<|tool_call>call:{name}{{{}}}<tool_call|>", each(&|k, v| format!("{k}:{}", quote(v)), ","))
+        }
+        Dialect::Glm => {
+            format!("<tool_call>{name}{}\n</tool_call>", each(&|k, v| format!("\n<arg_key>{k}</arg_key>\n<arg_value>{}</arg_value>", bare(v)), ""))
         }
         Dialect::MiniCpm => format!("<function name=\"{name}\">{}</function>", each(&|k, v| format!("<param name=\"{k}\">{}</param>", bare(v)), "")),
     }
@@ -191,7 +202,8 @@ fn reasoning_that_began_in_the_prompt_ends_before_a_call() {
 fn mistral_without_its_newer_mark_calls_in_an_array() {
     for tokens in [Tokens::new(None), Tokens::new(Some(Dialect::Mistral))] {
         let lark = |parallel| {
-            grammar(Dialect::Mistral, &tools(), &Choice::Required, parallel, Reasoning::None, false, &|mark| tokens.id(mark).filter(|_| mark == "[TOOL_CALLS]")).unwrap()
+            grammar(Dialect::Mistral, &tools(), &Choice::Required, parallel, Reasoning::None, false, &|mark| tokens.id(mark).filter(|_| mark == "[TOOL_CALLS]"))
+                .unwrap()
         };
         let one = r#"[TOOL_CALLS][{"name": "get_weather", "arguments": {"city": "Ulm"}}]"#;
         let two = r#"[TOOL_CALLS][{"name": "get_weather", "arguments": {"city": "Ulm"}}, {"name": "get_time", "arguments": {}}]"#;
@@ -206,11 +218,13 @@ fn walked() -> Vec<Tool> {
         "text": {"type": "string"}, "short": {"type": "string", "maxLength": 4}, "unit": {"enum": ["C", "a <F> & b", 3, null]},
         "count": {"type": "integer", "minimum": 1, "maximum": 99}, "on": {"type": "boolean"},
         "list": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 9}, "minItems": 1, "maxItems": 3},
-        "at": {"$ref": "#/$defs/at"}, "maybe": {"type": ["string", "null"]}, "either": {"anyOf": [{"type": "boolean"}, {"$ref": "#/$defs/at"}]}
+        "at": {"$ref": "#/$defs/at"}, "maybe": {"type": ["string", "null"]}, "an odd: key/é": {"type": "boolean"}, "either": {"anyOf": [{"type": "boolean"}, {"$ref": "#/$defs/at"}]}
     });
     let at = json!({"type": "object", "properties": {"x": {"type": "integer", "minimum": 0, "maximum": 9}, "next": {"$ref": "#/$defs/at"}}, "required": ["x"], "additionalProperties": false});
     let schema = json!({"type": "object", "properties": properties, "required": ["text", "unit", "list"], "additionalProperties": false, "$defs": {"at": at}});
-    vec![tool("act", schema), tool("act_not", json!({"type": "object", "properties": {}, "additionalProperties": false}))]
+    // Of numbers without bounds a walk finds some that no reader of JSON can hold.
+    let free = json!({"additionalProperties": {"type": ["string", "boolean"]}});
+    vec![tool("act", schema), tool("act_not", json!({"type": "object", "properties": {}, "additionalProperties": false})), tool("tell.me/x-1", free)]
 }
 
 fn obeys_at(value: &Value) -> bool {
@@ -219,8 +233,10 @@ fn obeys_at(value: &Value) -> bool {
 
 fn obeys(name: &str, arguments: &Value) -> bool {
     let all = arguments.as_object().unwrap();
-    if name == "act_not" {
-        return all.is_empty();
+    match name {
+        "act_not" => return all.is_empty(),
+        "tell.me/x-1" => return true,
+        _ => {}
     }
     ["text", "unit", "list"].iter().all(|key| all.contains_key(*key))
         && all.iter().all(|(key, value)| match key.as_str() {
@@ -228,7 +244,7 @@ fn obeys(name: &str, arguments: &Value) -> bool {
             "short" => value.as_str().is_some_and(|text| text.chars().count() <= 4),
             "unit" => [json!("C"), json!("a <F> & b"), json!(3), json!(null)].contains(value),
             "count" => value.as_u64().is_some_and(|n| (1..100).contains(&n)),
-            "on" => value.is_boolean(),
+            "on" | "an odd: key/é" => value.is_boolean(),
             "list" => value.as_array().is_some_and(|l| (1..4).contains(&l.len()) && l.iter().all(|n| n.as_u64().is_some_and(|n| n < 10))),
             "at" => obeys_at(value),
             "maybe" => value.is_string() || value.is_null(),
@@ -238,9 +254,24 @@ fn obeys(name: &str, arguments: &Value) -> bool {
 }
 
 /// Text that leads a walk on: without it, it would never find the end of a string.
-const HINTS: [&str; 16] = [
-    "</think>", "<think>", "\n</parameter>", "<|\"|>", "\"", "</param>", "]]></param>", "}", "<tool_call>", "<function=", "<function name=\"", "<|tool_call>", "[TOOL_CALLS]",
-    "ä<", "null", "a/b \\",
+const HINTS: [&str; 17] = [
+    "</think>",
+    "<think>",
+    "\n</parameter>",
+    "<|\"|>",
+    "\"",
+    "</param>",
+    "]]></param>",
+    "}",
+    "<tool_call>",
+    "<function=",
+    "<function name=\"",
+    "<|tool_call>",
+    "[TOOL_CALLS]",
+    "</arg_value>",
+    "ä<",
+    "null",
+    "a/b \\",
 ];
 
 /// A random answer that the grammar allows, up to where it may end; `None` if it grew too long.
@@ -279,7 +310,7 @@ fn whatever_a_grammar_lets_through_is_read_as_calls_that_obey() {
     let tools = walked();
     let seed = 7;
     let mut random = fastrand::Rng::with_seed(seed);
-    let mut calls = [0; 7];
+    let mut calls = [0; 8];
     for special in [false, true] {
         for (dialect, reasoning, begins) in [
             (Dialect::Hermes, Reasoning::Think, true),
@@ -288,11 +319,12 @@ fn whatever_a_grammar_lets_through_is_read_as_calls_that_obey() {
             (Dialect::Mistral, Reasoning::Mistral, false),
             (Dialect::Gemma4, Reasoning::Gemma4, false),
             (Dialect::MiniCpm, Reasoning::Think, false),
+            (Dialect::Glm, Reasoning::Think, true),
         ] {
             let tokens = Tokens::new(special.then_some(dialect));
             for choice in [Choice::Auto, Choice::Required, Choice::Named("act".to_owned())] {
                 let lark = grammar(dialect, &tools, &choice, true, reasoning, begins, &|mark| tokens.id(mark)).unwrap();
-                for _ in 0..12 {
+                for _ in 0..6 {
                     let Some(answer) = walk(&tokens, &lark, &mut random) else { continue };
                     let all = whole(super::read(crate::Reader::new(dialect, reasoning, &tools, begins), [answer.as_str()]));
                     let shown = format!("seed {seed} {dialect:?} {choice:?} {special} {answer:?} {all:?}\n{lark}");
@@ -309,7 +341,7 @@ fn whatever_a_grammar_lets_through_is_read_as_calls_that_obey() {
             }
         }
     }
-    assert!(calls[1..].iter().all(|n| *n > 20), "too few calls to mean anything: {calls:?}");
+    assert!(calls[1..].iter().all(|n| *n > 10), "too few calls to mean anything: {calls:?}");
 }
 
 #[test]

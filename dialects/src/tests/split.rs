@@ -4,13 +4,74 @@ use super::{joined, read, tools};
 use crate::{Dialect, Piece, Reader, Reasoning, whole};
 use proptest::prelude::*;
 
-const FRAGMENTS: [&str; 62] = [
-    "<tool_call>", "</tool_call>", "\n", " ", "{\"name\": \"", "get_weather", "get_time", "edit", "\", \"arguments\": ", "{}", "{\"city\": \"U\"}", "}", "{", "\"",
-    "\\u00e4", "\\", "[", "]", ",", ";", "<function=", ">", "<parameter=", "city", "days", "</parameter>", "</function>", "<|python_tag|>", "[TOOL_CALLS]",
-    "[ARGS]", "[CALL_ID]", "<|tool_call>", "call:", "<|\"|>", "<tool_call|>", "<function name=\"", "\">", "<param name=\"", "</param>", "<![CDATA[", "]]>",
-    "<think>", "</think>", "<|channel>thought", "<channel|>", "[THINK]", "[/THINK]", "ä", "12", "true", "null", ":", "<", "<tool", "</", "1e5", "-", "é\u{1}",
-    "{\"name\": \"get_time\", \"arguments\": {}}", "<function=get_weather>\n<parameter=city>\nU\n</parameter>\n</function>", "call:edit{path:<|\"|>x<|\"|>}",
+const FRAGMENTS: [&str; 67] = [
+    "<tool_call>",
+    "</tool_call>",
+    "\n",
+    " ",
+    "{\"name\": \"",
+    "get_weather",
+    "get_time",
+    "edit",
+    "\", \"arguments\": ",
+    "{}",
+    "{\"city\": \"U\"}",
+    "}",
+    "{",
+    "\"",
+    "\\u00e4",
+    "\\",
+    "[",
+    "]",
+    ",",
+    ";",
+    "<function=",
+    ">",
+    "<parameter=",
+    "city",
+    "days",
+    "</parameter>",
+    "</function>",
+    "<|python_tag|>",
+    "[TOOL_CALLS]",
+    "[ARGS]",
+    "[CALL_ID]",
+    "<|tool_call>",
+    "call:",
+    "<|\"|>",
+    "<tool_call|>",
+    "<function name=\"",
+    "\">",
+    "<param name=\"",
+    "</param>",
+    "<![CDATA[",
+    "]]>",
+    "<think>",
+    "</think>",
+    "<|channel>thought",
+    "<channel|>",
+    "[THINK]",
+    "[/THINK]",
+    "ä",
+    "12",
+    "true",
+    "null",
+    ":",
+    "<",
+    "<tool",
+    "</",
+    "1e5",
+    "-",
+    "é\u{1}",
+    "{\"name\": \"get_time\", \"arguments\": {}}",
+    "<function=get_weather>\n<parameter=city>\nU\n</parameter>\n</function>",
+    "call:edit{path:<|\"|>x<|\"|>}",
     "get_time[ARGS]{}",
+    "<arg_key>",
+    "</arg_key>",
+    "<arg_value>",
+    "</arg_value>",
+    "get_weather<arg_key>city</arg_key>",
 ];
 
 fn answers() -> impl Strategy<Value = String> {
@@ -48,7 +109,7 @@ fn told(pieces: &[Piece]) -> Vec<(String, bool)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn cuts_do_not_matter(answer in answers(), cuts in prop::collection::vec(any::<bool>(), 1..40), begins in any::<bool>()) {
