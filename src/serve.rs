@@ -5,7 +5,7 @@ use crate::logging::{self, LogFormat};
 use crate::worker::Job;
 use crate::{FAILED, Failed, descriptors, model};
 use actix_web::rt::signal::unix::{SignalKind, signal};
-use actors::{Options, Service};
+use actors::{Dialect, Options, Reasoning, Service};
 use api::{Keys, ServeOptions};
 use models::engine::EngineError;
 use std::net::SocketAddr;
@@ -62,6 +62,13 @@ pub(crate) struct Args {
     /// Losses of the worker within a minute after which requests are refused until it is back
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     losses: u32,
+    /// How the model writes calls of tools, where its chat template does not show it: none, hermes, qwen3-coder, llama3, mistral, gemma4,
+    /// minicpm or glm4
+    #[arg(long, value_name = "NAME")]
+    tool_parser: Option<Dialect>,
+    /// How the model writes its reasoning, where its chat template does not show it: none, think, gemma4 or mistral
+    #[arg(long, value_name = "NAME")]
+    reasoning_parser: Option<Reasoning>,
     /// End with an error instead of waiting for the model to come back, once requests are refused
     #[arg(long)]
     exit_on_failure: bool,
@@ -163,5 +170,7 @@ fn options(args: &Args) -> Options {
         step_deadline: Duration::from_secs(args.step_deadline),
         load_deadline: Duration::from_secs(args.load_deadline),
         deaths_max: args.losses,
+        dialect: args.tool_parser,
+        reasoning: args.reasoning_parser,
     }
 }

@@ -1,5 +1,8 @@
 //! What a client asks of the service and what it hears back. No HTTP here: `api` maps these to wire types.
 
+pub use dialects::{Choice, Dialect, Piece, Reasoning, Tool};
+pub use grammar::Grammar;
+
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -15,6 +18,19 @@ pub struct Ask {
     pub key: Key,
     pub prompt: Prompt,
     pub params: Params,
+    pub form: Form,
+}
+
+/// The form that an answer is to have.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Form {
+    /// Whose calls are recognised in the answer, and come out well-formed. A chat template sees them only if `kwargs` has them.
+    pub tools: Vec<Tool>,
+    pub choice: Choice,
+    /// More than one call an answer is allowed.
+    pub parallel: bool,
+    /// What all of the answer is to be, its reasoning aside. Not together with tools.
+    pub grammar: Option<Grammar>,
 }
 
 /// Who asks.
@@ -68,6 +84,17 @@ pub struct Params {
     /// Matched on text, across token borders; not part of the answer.
     pub stop: Vec<String>,
     pub ignore_eos: bool,
+    /// Subtracted from the logits of ids that were generated before: once, and for each time.
+    pub presence_penalty: f32,
+    pub frequency_penalty: f32,
+    /// Logits of ids of prompt and answer are divided by it where positive, and multiplied where not; 1: off.
+    pub repetition_penalty: f32,
+    /// Added to the logits of these ids, each named once.
+    pub logit_bias: Vec<(u32, f32)>,
+    /// Each token's log-probability is told, and those of so many of the likeliest.
+    pub logprobs: Option<u8>,
+    /// Within a key, the lower number goes first.
+    pub priority: i32,
 }
 
 impl Default for Params {
@@ -83,6 +110,12 @@ impl Default for Params {
             seed: None,
             stop: Vec::new(),
             ignore_eos: false,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            repetition_penalty: 1.0,
+            logit_bias: Vec::new(),
+            logprobs: None,
+            priority: 0,
         }
     }
 }
@@ -95,11 +128,12 @@ pub enum Event {
         prompt_tokens: u32,
         seed: u64,
     },
-    /// Text that is final: no half character, nothing that may still become a stop string. `tokens` of the answer, not told before, stand behind it: 0 if
-    /// they were told with an earlier text.
-    Text {
-        text: String,
+    /// What is final: no half character, nothing that may still become a stop string or a mark of the model's family. `tokens` of the answer, not told
+    /// before, stand behind it: 0 if they were told with an earlier piece. `logprobs`, where they were asked for, are of these tokens.
+    Said {
+        pieces: Vec<Piece>,
         tokens: u32,
+        logprobs: Vec<TokenLogprob>,
     },
     Done {
         finish: Finish,
@@ -115,6 +149,18 @@ pub enum Finish {
     Stop,
     /// `max_tokens` or the context's end.
     Length,
+    /// A stop token, after at least one whole call of a tool.
+    Calls,
+}
+
+/// A token of an answer, and what was likely in its place. Logarithms are natural, and of the model's own probabilities.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TokenLogprob {
+    /// Maybe half a character.
+    pub bytes: Vec<u8>,
+    pub logprob: f32,
+    /// The likeliest tokens, likeliest first.
+    pub top: Vec<(Vec<u8>, f32)>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

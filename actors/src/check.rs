@@ -32,6 +32,10 @@ pub(crate) fn check(ids: Vec<u32>, param: &'static str, params: &Params, bounds:
         let last = bounds.vocab - 1;
         return invalid(param, "invalid_token", format!("token id {id} is not in the model's vocabulary; allowed are 0 to {last}"));
     }
+    if let Some((id, _)) = params.logit_bias.iter().find(|(id, _)| *id >= bounds.vocab) {
+        let last = bounds.vocab - 1;
+        return invalid("logit_bias", "invalid_token", format!("logit_bias: token id {id} is not in the model's vocabulary; allowed are 0 to {last}"));
+    }
     let prompt = ids.len() as u64;
     let (context, pool) = (u64::from(bounds.context), bounds.pool_tokens);
     if prompt >= context {

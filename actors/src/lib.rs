@@ -9,7 +9,7 @@
 //!
 //! Inside, an actor a file: `request`, `scheduling`, `budget`, `model`, and between them `messages`. What they need to know but
 //! not to be: `check`, `prompt`, `writer`, `clock`, `rate` are pure; `pace` and `deaths`, too; `reporting` fills
-//! stats and metrics, `trace` a request's spans; `room` is what the first opening of the model brings about.
+//! stats and metrics, `trace` a request's spans; `speech` is the model family's way to say calls and reasoning; `room` is what the first opening of the model brings about.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -37,11 +37,12 @@ mod reporting;
 mod request;
 mod room;
 mod scheduling;
+mod speech;
 mod trace;
 mod writer;
 
 pub use answer::Answer;
-pub use ask::{Ask, Event, Failure, Finish, Key, Params, Prompt, Timings, Usage};
+pub use ask::{Ask, Choice, Dialect, Event, Failure, Finish, Form, Grammar, Key, Params, Piece, Prompt, Reasoning, Timings, TokenLogprob, Tool, Usage};
 pub use home::{Home, Opener, Program};
 pub use options::Options;
 pub use rows::{Phase, RowStats};

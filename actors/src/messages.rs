@@ -2,7 +2,7 @@
 
 use crate::request::Request;
 use actix::{Addr, Message};
-use kv::{SeqId, Settled, Step, StepDone, Wants};
+use kv::{Mask, SeqId, Settled, Step, StepDone, Wants};
 use metrics::KeySeries;
 use models::engine::Memory;
 use std::time::Instant;
@@ -14,6 +14,15 @@ use tokio::sync::oneshot;
 pub(crate) struct Submit {
     pub(crate) submit: scheduler::Submit,
     pub(crate) route: Route,
+}
+
+/// To Scheduler: the ids that a row's draw of this index may give.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct Allow {
+    pub(crate) seq: SeqId,
+    pub(crate) index: u32,
+    pub(crate) mask: Mask,
 }
 
 /// To Scheduler: forget a row.

@@ -1,5 +1,6 @@
 //! The numbers to choose when a service starts. Everything has a limit, and each limit says why it is what it is.
 
+use crate::ask::{Dialect, Reasoning};
 use std::time::Duration;
 
 /// Limits of one service.
@@ -24,6 +25,9 @@ pub struct Options {
     pub load_deadline: Duration,
     /// When the model is lost so often within a minute, requests that wait are told so instead of waiting on.
     pub deaths_max: u32,
+    /// How the model says calls of tools, and reasoning; None: as its chat template shows.
+    pub dialect: Option<Dialect>,
+    pub reasoning: Option<Reasoning>,
 }
 
 impl Default for Options {
@@ -38,6 +42,8 @@ impl Default for Options {
             step_deadline: Duration::from_secs(30),
             load_deadline: Duration::from_secs(1800),
             deaths_max: 3,
+            dialect: None,
+            reasoning: None,
         }
     }
 }

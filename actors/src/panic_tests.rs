@@ -7,7 +7,7 @@ use crate::messages::RunStep;
 use crate::model::Said;
 use crate::request::Request;
 use crate::scheduling::Scheduling;
-use crate::{Answer, Ask, Event, Failure, Home, Key, Opener, Options, Params, Prompt, Service};
+use crate::{Answer, Ask, Event, Failure, Form, Home, Key, Opener, Options, Params, Prompt, Service};
 use actix::{Context, Handler, Message};
 use kv::{BlockId, Input, SeqId, Step, StepId, StepRow};
 use metrics::WorkerCause;
@@ -75,7 +75,8 @@ fn service() -> Service {
 
 async fn began(service: &Service, max_tokens: Option<u32>) -> Answer {
     let params = Params { max_tokens, ignore_eos: true, temperature: 0.0, ..Params::default() };
-    let mut answer = service.ask(Ask { id: "test".into(), prompt: Prompt::Text("hi".into()), params, key: Key::default(), answer: "answer".into() });
+    let mut answer =
+        service.ask(Ask { id: "test".into(), prompt: Prompt::Text("hi".into()), params, key: Key::default(), answer: "answer".into(), form: Form::default() });
     assert!(matches!(answer.next().await, Some(Event::Began { .. })));
     answer
 }
@@ -123,7 +124,14 @@ async fn a_panic_in_scheduler_or_budget_is_heard_by_everyone() {
         assert!(matches!(last, Event::Failed(Failure::Unavailable { .. })), "{budget} {last:?}");
         assert!(matches!(service.ready(), Err(Failure::Unavailable { .. })), "{budget}");
         let params = Params::default();
-        let mut late = service.ask(Ask { id: "late".into(), prompt: Prompt::Text("hi".into()), params, key: Key::default(), answer: "answer".into() });
+        let mut late = service.ask(Ask {
+            id: "late".into(),
+            prompt: Prompt::Text("hi".into()),
+            params,
+            key: Key::default(),
+            answer: "answer".into(),
+            form: Form::default(),
+        });
         let late = late.next().await;
         assert!(matches!(late, Some(Event::Failed(Failure::Unavailable { .. }))), "{budget} {late:?}");
     }

@@ -1,6 +1,6 @@
 //! From what a client wrote to token ids. Pure, and slow for long texts: the Request actor does it aside then.
 
-use crate::ask::{Failure, Prompt};
+use crate::ask::{Failure, Prompt, Reasoning};
 use models::text::{Text, TextError};
 
 /// The field that a prompt came from, as errors name it.
@@ -39,15 +39,24 @@ fn size_bytes(value: &serde_json::Value) -> usize {
 /// How much a normalizer may shorten a text: NFKC makes one byte of three, and a little more for good measure.
 const SHORTENING_MAX: usize = 4;
 
+/// A prompt as the model reads it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Read {
+    pub(crate) ids: Vec<u32>,
+    /// It ends within the mark of reasoning: the answer begins with reasoning.
+    pub(crate) in_reasoning: bool,
+}
+
 /// The ids that the model is to continue. A text that cannot be `context` tokens is refused before it is tokenized: that takes a
 /// hundred times its size in memory, and a client's ten megabytes must not.
-pub(crate) fn ids(text: &Text, prompt: Prompt, context: u32) -> Result<Vec<u32>, Failure> {
+pub(crate) fn read(text: &Text, reasoning: Reasoning, prompt: Prompt, context: u32) -> Result<Read, Failure> {
     let param = param(&prompt);
     let bytes_max = (context as usize).saturating_mul(text.longest_token_bytes()).saturating_mul(SHORTENING_MAX);
     let fits = |rendered: &str| {
         let message = || format!("the prompt has {} bytes; the model's context holds {context} tokens, which are fewer", rendered.len());
         if rendered.len() <= bytes_max { Ok(()) } else { Err(Failure::Invalid { param, code: "context_length_exceeded", message: message() }) }
     };
+    let mut in_reasoning = false;
     let encoded = match prompt {
         Prompt::Ids(ids) => Ok(ids),
         Prompt::Text(plain) => {
@@ -57,12 +66,13 @@ pub(crate) fn ids(text: &Text, prompt: Prompt, context: u32) -> Result<Vec<u32>,
         Prompt::Chat { messages, kwargs } => match text.render_chat(&messages, &kwargs) {
             Ok(rendered) => {
                 fits(&rendered)?;
+                in_reasoning = dialects::ends_in_reasoning(reasoning, &rendered);
                 text.encode(&rendered, false)
             }
             Err(error) => Err(error),
         },
     };
-    encoded.map_err(|error| {
+    encoded.map(|ids| Read { ids, in_reasoning }).map_err(|error| {
         let code = match error {
             TextError::Template(_) => "invalid_messages",
             TextError::NoTemplate => "no_chat_template",
@@ -82,10 +92,10 @@ mod tests {
         models::synthetic::text::write_dir(dir.path()).unwrap();
         let text = Text::from_dir(dir.path()).unwrap();
         let bytes_max = 64 * text.longest_token_bytes() * SHORTENING_MAX;
-        let refused = ids(&text, Prompt::Text("a".repeat(bytes_max + 1)), 64).unwrap_err();
+        let refused = read(&text, Reasoning::None, Prompt::Text("a".repeat(bytes_max + 1)), 64).unwrap_err();
         let Failure::Invalid { param, code, message } = refused else { panic!("{refused:?}") };
         assert_eq!((param, code), ("prompt", "context_length_exceeded"));
         assert!(message.contains(&format!("{} bytes", bytes_max + 1)), "{message}");
-        assert_eq!(ids(&text, Prompt::Text("a".repeat(64)), 64).unwrap().len(), 64);
+        assert_eq!(read(&text, Reasoning::None, Prompt::Text("a".repeat(64)), 64).unwrap().ids.len(), 64);
     }
 }

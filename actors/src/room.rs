@@ -9,6 +9,7 @@ use crate::request::Desk;
 use crate::rows::Board;
 use crate::scheduling::Scheduling;
 use crate::service::{Loaded, ModelCard};
+use crate::speech::Speech;
 use crate::stats::{MemoryStats, Stats};
 use actix::{Actor, Addr, AsyncContext};
 use kv::{BLOCK_TOKENS, Pool, PoolConfig};
@@ -61,6 +62,7 @@ impl Room {
         let desk = Desk {
             bounds: Bounds { context: info.context, pool_tokens: row_tokens_max, vocab: info.vocab },
             model: info.name.clone(),
+            speech: Speech::new(text, self.options.dialect, self.options.reasoning),
             stop_ids: text.stop_ids().into(),
             text: Arc::clone(text),
             metrics: Arc::clone(&metrics),

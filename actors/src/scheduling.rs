@@ -2,7 +2,7 @@
 //! scheduler decides. No policy here.
 
 use crate::budget::Budget;
-use crate::messages::{Cancel, Cut, Drain, Granted, LossHeard, ModelIs, Route, RunStep, Settle, Stepped, Submit, What};
+use crate::messages::{Allow, Cancel, Cut, Drain, Granted, LossHeard, ModelIs, Route, RunStep, Settle, Stepped, Submit, What};
 use crate::model::Model;
 use crate::rate::Rate;
 use crate::reporting::Reporting;
@@ -47,6 +47,7 @@ enum ModelState {
 enum Note {
     Submit(Submit),
     Cancel(SeqId),
+    Allow(Allow),
     Granted(kv::Settled),
     Stepped(Stepped),
     Model(ModelIs),
@@ -152,6 +153,7 @@ impl Scheduling {
                     route.forget();
                 }
             }
+            Note::Allow(Allow { seq, index, mask }) => self.core.allow(seq, index, mask),
             Note::Granted(settled) => self.granted(settled),
             Note::Stepped(stepped) => self.stepped(stepped),
             Note::Model(is) => self.model_is(is),
@@ -336,6 +338,7 @@ macro_rules! notes {
 
 notes! {
     Submit: submit => Note::Submit(submit);
+    Allow: allow => Note::Allow(allow);
     Cancel: Cancel(seq) => Note::Cancel(seq);
     Granted: Granted(settled) => Note::Granted(settled);
     Stepped: stepped => Note::Stepped(stepped);

@@ -1,11 +1,11 @@
 //! The one handle to the running service. It is cheap to clone, and nothing here blocks.
 
 use crate::answer::Answer;
-use crate::ask::{Ask, Failure, Prompt};
+use crate::ask::{Ask, Failure, Prompt, Reasoning};
 use crate::messages::{Cut, Drain};
 use crate::options::Options;
 use crate::prompt;
-use crate::request::{Desk, Request};
+use crate::request::{Desk, Permits, Request};
 use crate::rows::RowStats;
 use crate::stats::{Stats, WorkerState};
 use actix::Actor;
@@ -84,44 +84,71 @@ impl Service {
         }))
     }
 
-    /// Starts a request. Call it on an actix arbiter (any HTTP worker): the Request actor lives where it is called.
+    /// Starts a request for one answer. Call it on an actix arbiter (any HTTP worker): the Request actor lives where it is called.
     /// A request that is not taken has an answer too; its only event is `Failed`.
     ///
     /// # Panics
     /// Outside of an actix arbiter.
     pub fn ask(&self, ask: Ask) -> Answer {
-        let inner = &*self.0;
-        let Loaded { card, desk } = match self.loaded() {
-            Ok(loaded) => loaded,
-            Err(failure) => return Answer::refused(failure),
+        let mut answers = self.ask_all(ask, 1);
+        answers.pop().unwrap_or_else(|| Answer::refused(Failure::Fault { message: "the request was not taken".into() }))
+    }
+
+    /// Starts a request for `n` answers: all of them, or none, and then there is one that says why. They share the prompt's blocks, and
+    /// their seeds follow one another.
+    ///
+    /// # Panics
+    /// As [`Self::ask`].
+    pub fn ask_all(&self, ask: Ask, n: u32) -> Vec<Answer> {
+        let mut permits = match self.admit(&ask, n) {
+            Ok(permits) => permits,
+            Err(failure) => return vec![Answer::refused(failure)],
         };
+        let Ok(Loaded { card, desk }) = self.loaded() else { return Vec::new() };
+        let answer = |i: u32| {
+            let one = (permits.0.split(1)?, permits.1.as_mut().map_or(Some(None), |all| all.split(1).map(Some))?);
+            let mut ask = ask.clone();
+            ask.params.seed = ask.params.seed.map(|seed| seed.wrapping_add(u64::from(i)));
+            if i > 0 {
+                ask.id = format!("{}-{i}", ask.id);
+            }
+            // An answer of `context` tokens has at most as many pieces of news: the actor can always send, however slowly its client reads.
+            let (to, events) = mpsc::channel(card.context_length as usize + EVENTS_BESIDE_TEXT);
+            let seq = SeqId(self.0.next_seq.fetch_add(1, Ordering::Relaxed));
+            let request = Request::new(Arc::clone(desk), seq, ask, (i == 0).then_some(n), to, one);
+            Some(Answer::new(events, request.start()))
+        };
+        (0..n).map_while(answer).collect()
+    }
+
+    /// Permits for `n` answers.
+    fn admit(&self, ask: &Ask, n: u32) -> Result<Permits, Failure> {
+        let inner = &*self.0;
+        let Loaded { desk, .. } = self.loaded()?;
         if let Err(failure) = self.open() {
             let draining = inner.draining.load(Ordering::SeqCst);
             let reason = if draining { Refusal::Draining } else { Refusal::NoModel };
             desk.metrics.refused(reason);
-            return Answer::refused(failure);
+            return Err(failure);
         }
-        let Ok(permit) = Arc::clone(&inner.permits).try_acquire_owned() else {
+        if n == 0 || n > inner.permits_total {
+            desk.metrics.refused(Refusal::Invalid);
+            let message = format!("n must be from 1 to {}: so many requests may run or wait", inner.permits_total);
+            return Err(Failure::Invalid { param: "n", code: "invalid_value", message });
+        }
+        let retry_after_s = inner.stats.borrow().retry_after_s.max(1);
+        let Ok(permits) = Arc::clone(&inner.permits).try_acquire_many_owned(n) else {
             desk.metrics.refused(Refusal::QueueFull);
-            let stats = inner.stats.borrow();
-            return Answer::refused(Failure::Busy {
-                message: format!("{} requests are running or waiting; no more are taken now", inner.permits_total),
-                retry_after_s: stats.retry_after_s.max(1),
-            });
+            let message = format!("{} requests are running or waiting; no more are taken now", inner.permits_total);
+            return Err(Failure::Busy { message, retry_after_s });
         };
-        let of_key = match ask.key.rows.clone().map(Semaphore::try_acquire_owned).transpose() {
-            Ok(of_key) => of_key,
+        match ask.key.rows.clone().map(|rows| rows.try_acquire_many_owned(n)).transpose() {
+            Ok(of_key) => Ok((permits, of_key)),
             Err(_full) => {
                 desk.metrics.refused(Refusal::RateLimit);
-                let retry_after_s = inner.stats.borrow().retry_after_s.max(1);
-                return Answer::refused(Failure::Busy { message: "this key has as many requests running or waiting as it may have".into(), retry_after_s });
+                Err(Failure::Busy { message: "this key has as many requests running or waiting as it may have".into(), retry_after_s })
             }
-        };
-        // An answer of `context` tokens has at most as many texts: the actor can always send, however slowly its client reads.
-        let (to, events) = mpsc::channel(card.context_length as usize + EVENTS_BESIDE_TEXT);
-        let seq = SeqId(inner.next_seq.fetch_add(1, Ordering::Relaxed));
-        let request = Request::new(Arc::clone(desk), seq, ask, to, (permit, of_key));
-        Answer::new(events, request.start())
+        }
     }
 
     /// What is served.
@@ -179,7 +206,7 @@ impl Service {
     /// Ids of a prompt as a request with it would have them: what counting endpoints need.
     pub fn tokens(&self, prompt: Prompt) -> Result<Vec<u32>, Failure> {
         let Loaded { card, desk } = self.loaded()?;
-        prompt::ids(&desk.text, prompt, card.context_length)
+        prompt::read(&desk.text, Reasoning::None, prompt, card.context_length).map(|read| read.ids)
     }
 
     /// Text of ids, without special tokens.

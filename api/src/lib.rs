@@ -7,17 +7,21 @@
 
 mod ask;
 mod body;
+mod complete;
 mod console;
 mod fields;
+mod guard;
 mod ids;
 mod keys;
 mod messages;
+mod openai;
 mod refusal;
 mod routes;
 mod server;
 mod stream;
+mod tag;
 mod tokens;
-mod wire;
+mod voice;
 
 pub use keys::{Keys, KeysError, fresh as fresh_key};
 pub use routes::app;

@@ -1,10 +1,11 @@
 //! Turns a request's events into a response: server-sent events as they come, or one whole body.
 
 use crate::refusal::Refusal;
-use crate::wire::{Head, Voice};
+use crate::voice::{Collected, End, Voice};
 use actix_web::rt::time::{Instant, Sleep, sleep, timeout};
 use actix_web::web::Bytes;
-use actors::{Event, Failure};
+use actors::{Event, Failure, Piece, TokenLogprob};
+use dialects::whole as put_together;
 use futures_util::{Stream, StreamExt};
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -16,51 +17,63 @@ pub(crate) const PING_EVERY: Duration = Duration::from_secs(15);
 /// Events that are ready together share a write up to here, then the socket gets its turn.
 const WRITE_BYTES: usize = 16 * 1024;
 
-/// The body of a stream. Dropping it drops the events and so cancels the row: that is what happens when the client leaves.
+/// An event, and the choice that it is of.
+pub(crate) type Told = (u32, Event);
+
+/// The body of a stream. Dropping it drops the events and so cancels the rows: that is what happens when the client leaves.
 pub(crate) struct Frames<S> {
     /// None once the last frame is out.
     events: Option<S>,
-    voice: Voice,
+    voice: Box<dyn Voice>,
+    prompt_tokens: u32,
+    /// Of each choice, once it has ended.
+    ends: Vec<Option<End>>,
     started: bool,
     silence: Pin<Box<Sleep>>,
 }
 
-impl<S: Stream<Item = Event> + Unpin> Frames<S> {
-    /// `events` begin after `Began`.
-    pub(crate) fn new(events: S, voice: Voice) -> Self {
-        Frames { events: Some(events), voice, started: false, silence: Box::pin(sleep(PING_EVERY)) }
+impl<S: Stream<Item = Told> + Unpin> Frames<S> {
+    /// `events` are of `choices` choices, and begin after their `Began`.
+    pub(crate) fn new(events: S, voice: Box<dyn Voice>, choices: usize, prompt_tokens: u32) -> Self {
+        Frames { events: Some(events), voice, prompt_tokens, ends: vec![None; choices], started: false, silence: Box::pin(sleep(PING_EVERY)) }
     }
 
     /// Writes what is ready. Pending only tells that no more is ready now.
     fn write_ready(&mut self, out: &mut Vec<u8>, cx: &mut Context<'_>) {
         if !self.started {
             self.started = true;
-            self.voice.role(out);
+            self.voice.begin(out, self.prompt_tokens);
         }
         while out.len() < WRITE_BYTES {
             let Some(events) = self.events.as_mut() else { return };
             let Poll::Ready(event) = events.poll_next_unpin(cx) else { return };
             match event {
-                Some(Event::Began { .. }) => {}
-                Some(Event::Text { text, .. }) if text.is_empty() => {}
-                Some(Event::Text { text, .. }) => self.voice.text(out, &text),
-                Some(Event::Done { finish, usage, timings }) => {
-                    self.voice.done(out, finish, usage, timings);
-                    self.events = None;
-                }
-                Some(Event::Failed(failure)) => self.fail(out, failure.into()),
+                Some((_, Event::Began { .. })) => {}
+                Some((choice, Event::Said { pieces, logprobs, .. })) => self.voice.said(out, choice, pieces, &logprobs),
+                Some((choice, Event::Done { finish, usage, timings })) => self.done(out, choice, End { finish, usage, timings }),
+                Some((_, Event::Failed(failure))) => self.fail(out, failure.into()),
                 None => self.fail(out, cut_short()),
             }
         }
     }
 
+    fn done(&mut self, out: &mut Vec<u8>, choice: u32, end: End) {
+        self.voice.done(out, choice, &end);
+        self.ends[choice as usize] = Some(end);
+        let ends: Option<Vec<End>> = self.ends.iter().copied().collect();
+        if let Some(ends) = ends {
+            self.voice.close(out, &ends);
+            self.events = None;
+        }
+    }
+
     fn fail(&mut self, out: &mut Vec<u8>, refusal: Refusal) {
-        Voice::failed(out, &refusal.json());
+        self.voice.failed(out, &refusal);
         self.events = None;
     }
 }
 
-impl<S: Stream<Item = Event> + Unpin> Stream for Frames<S> {
+impl<S: Stream<Item = Told> + Unpin> Stream for Frames<S> {
     type Item = Result<Bytes, Infallible>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -74,41 +87,52 @@ impl<S: Stream<Item = Event> + Unpin> Stream for Frames<S> {
             if this.silence.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }
-            out.extend_from_slice(b": ping\n\n");
+            this.voice.ping(&mut out);
         }
         this.silence.as_mut().reset(Instant::now() + PING_EVERY);
         Poll::Ready(Some(Ok(Bytes::from(out))))
     }
 }
 
-/// The first event decides the status: `Began`, or why not.
-pub(crate) async fn begun<S: Stream<Item = Event> + Unpin>(events: &mut S) -> Result<(), Refusal> {
+/// The first event decides the status: `Began`, with the prompt's tokens, or why not.
+pub(crate) async fn begun<S: Stream<Item = Event> + Unpin>(events: &mut S) -> Result<u32, Refusal> {
     match events.next().await {
-        Some(Event::Began { .. }) => Ok(()),
+        Some(Event::Began { prompt_tokens, .. }) => Ok(prompt_tokens),
         Some(Event::Failed(failure)) => Err(failure.into()),
-        Some(Event::Text { .. } | Event::Done { .. }) | None => Err(cut_short()),
+        Some(Event::Said { .. } | Event::Done { .. }) | None => Err(cut_short()),
     }
 }
 
 /// The first event after that, for as long as proxies wait: a stream that fails before its first text fails with a status, as whoever
 /// waits in the queue when the model is lost.
-pub(crate) async fn first<S: Stream<Item = Event> + Unpin>(events: &mut S) -> Result<Option<Event>, Refusal> {
+pub(crate) async fn first<S: Stream<Item = Told> + Unpin>(events: &mut S) -> Result<Option<Told>, Refusal> {
     match timeout(PING_EVERY, events.next()).await {
         Err(_silence) => Ok(None),
-        Ok(Some(Event::Failed(failure))) => Err(failure.into()),
-        Ok(Some(event)) => Ok(Some(event)),
+        Ok(Some((_, Event::Failed(failure)))) => Err(failure.into()),
+        Ok(Some(told)) => Ok(Some(told)),
         Ok(None) => Err(cut_short()),
     }
 }
 
-/// Collects what is left into one body.
-pub(crate) async fn whole<S: Stream<Item = Event> + Unpin>(mut events: S, head: &Head) -> Result<String, Refusal> {
-    let mut text = String::new();
-    while let Some(event) = events.next().await {
+/// Collects what is left of each choice.
+pub(crate) async fn whole<S: Stream<Item = Told> + Unpin>(mut events: S, choices: usize) -> Result<Vec<Collected>, Refusal> {
+    let mut open: Vec<(Vec<Piece>, Vec<TokenLogprob>)> = vec![(Vec::new(), Vec::new()); choices];
+    let mut collected: Vec<Option<Collected>> = vec![None; choices];
+    while let Some((choice, event)) = events.next().await {
+        let choice = choice as usize;
         match event {
             Event::Began { .. } => {}
-            Event::Text { text: more, .. } => text += &more,
-            Event::Done { finish, usage, timings } => return Ok(head.whole(&text, finish, usage, timings)),
+            Event::Said { pieces, logprobs, .. } => {
+                open[choice].0.extend(pieces);
+                open[choice].1.extend(logprobs);
+            }
+            Event::Done { finish, usage, timings } => {
+                let (pieces, logprobs) = std::mem::take(&mut open[choice]);
+                collected[choice] = Some(Collected { said: put_together(pieces), logprobs, end: End { finish, usage, timings } });
+                if collected.iter().all(Option::is_some) {
+                    return Ok(collected.into_iter().flatten().collect());
+                }
+            }
             Event::Failed(failure) => return Err(failure.into()),
         }
     }

@@ -11,6 +11,7 @@ mod xml;
 use crate::dialect::{Dialect, Reasoning};
 use crate::offer::{Choice, Tool};
 use rules::Rules;
+use serde_json::Value;
 
 /// A Lark grammar that makes tool calls well-formed, with arguments that obey the tools' schemas; `None` where nothing is to be constrained or
 /// the dialect has no calls.
@@ -51,6 +52,15 @@ pub fn grammar(
         calls::required(&mut rules, dialect, &offered, parallel)
     };
     rules.add("start", &format!("{think} {body}"));
+    Some(rules.finish())
+}
+
+/// A Lark grammar of JSON that `schema` allows, behind the reasoning that the family writes first; `None` for a family without reasoning.
+pub fn json_behind_reasoning(schema: &Value, reasoning: Reasoning, begins_in_reasoning: bool, special: &dyn Fn(&str) -> Option<u32>) -> Option<String> {
+    reasoning.pair()?;
+    let mut rules = Rules::new(reasoning.markers().iter().filter_map(|mark| Some((*mark, special(mark)?))).collect());
+    let think = thinking(&mut rules, reasoning, begins_in_reasoning);
+    rules.add("start", &format!("{think} {}", rules::json_of(schema)));
     Some(rules.finish())
 }
 

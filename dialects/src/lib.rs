@@ -28,7 +28,7 @@ mod xml_call;
 mod tests;
 
 pub use dialect::{Dialect, Reasoning, UnknownName, ends_in_reasoning};
-pub use grammar::grammar;
+pub use grammar::{grammar, json_behind_reasoning};
 pub use offer::{Choice, Tool};
 pub use out::Piece;
 pub use reader::Reader;

@@ -190,7 +190,7 @@ fn a_request_is_counted_by_how_far_it_came() {
         generation_tokens: 5,
         longest_answer_tokens: 5,
         max_tokens: Some(64),
-        n: 1,
+        n: Some(1),
         queue: Duration::from_millis(500),
         prefill: Some(Duration::from_millis(250)),
         decode: Some(Duration::from_secs(1)),

@@ -42,7 +42,8 @@ pub struct RequestDone {
     pub longest_answer_tokens: u32,
     /// As asked for; None if the request left it open.
     pub max_tokens: Option<u32>,
-    pub n: u32,
+    /// Answers that the request asked for; None for all but the first of them, so that a request is counted once.
+    pub n: Option<u32>,
     /// Arrival to admission.
     pub queue: Duration,
     /// Admission to the first token; None if it ended before.
@@ -150,7 +151,7 @@ impl Metrics {
         self.requests.prompt.observe(f64::from(done.prompt_tokens));
         self.requests.generation.observe(f64::from(done.generation_tokens));
         self.requests.longest_answer.observe(f64::from(done.longest_answer_tokens));
-        self.requests.n.observe(f64::from(done.n));
+        done.n.iter().for_each(|n| self.requests.n.observe(f64::from(*n)));
         if let Some(max_tokens) = done.max_tokens {
             self.requests.max_tokens.observe(f64::from(max_tokens));
         }

@@ -1,7 +1,7 @@
 //! Answers are the model's, whatever else is running and however little memory there is.
 
 use crate::house::{Whole, agrees, ask, empty, greedy, options, oracle, patiently, service, text, whole};
-use actors::{Ask, Event, Finish, Key, Params, Prompt, Service};
+use actors::{Ask, Event, Finish, Form, Key, Params, Prompt, Service};
 use futures_util::future::join_all;
 use serde_json::{Map, json};
 
@@ -53,8 +53,12 @@ async fn a_chat_is_rendered_and_long_prompts_are_tokenized_aside() {
         let messages = vec![json!({"role": "user", "content": content})];
         let prompt = Prompt::Chat { messages: messages.clone(), kwargs: Map::new() };
         let ids = service.tokens(prompt.clone()).unwrap();
-        let chat = whole(service.ask(Ask { id: "chat".into(), prompt, params: greedy(20), key: Key::default(), answer: "answer".into() })).await.unwrap();
-        let same = Ask { id: "ids".into(), prompt: Prompt::Ids(ids.clone()), params: greedy(20), key: Key::default(), answer: "answer".into() };
+        let chat =
+            whole(service.ask(Ask { id: "chat".into(), prompt, params: greedy(20), key: Key::default(), answer: "answer".into(), form: Form::default() }))
+                .await
+                .unwrap();
+        let same =
+            Ask { id: "ids".into(), prompt: Prompt::Ids(ids.clone()), params: greedy(20), key: Key::default(), answer: "answer".into(), form: Form::default() };
         let by_ids = whole(service.ask(same)).await.unwrap();
         assert_eq!((chat.text, chat.usage.prompt_tokens), (by_ids.text, ids.len() as u32));
         assert!(by_ids.usage.cached_tokens >= (ids.len() as u32 - 1) / 32 * 32, "{:?}", by_ids.usage);
@@ -147,7 +151,7 @@ async fn counts_reach_stats_and_metrics() {
     let mut answer = service.ask(ask("count me", params));
     let mut seen = 0;
     while let Some(event) = patiently(answer.next()).await {
-        seen += u32::from(matches!(event, Event::Text { .. }));
+        seen += u32::from(matches!(event, Event::Said { .. }));
     }
     empty(&service).await;
     let stats = service.stats();

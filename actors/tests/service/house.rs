@@ -1,6 +1,6 @@
 //! What all tests here need: a service over a watched engine, an answer read to its end, and the oracle.
 
-use actors::{Answer, Ask, Event, Failure, Finish, Home, Key, Opener, Options, Params, Prompt, Service, Timings, Usage};
+use actors::{Answer, Ask, Event, Failure, Finish, Form, Home, Key, Opener, Options, Params, Prompt, Service, Timings, Usage};
 use kv::{BlockId, Draw, Sampling, Step, StepDone};
 use models::engine::{Engine, EngineError, EngineInfo, Memory};
 use models::synthetic::text::{END, VOCAB, write_dir};
@@ -104,7 +104,7 @@ pub(crate) fn greedy(max_tokens: u32) -> Params {
 }
 
 pub(crate) fn ask(prompt: &str, params: Params) -> Ask {
-    Ask { id: format!("test {prompt:.20}"), prompt: Prompt::Text(prompt.into()), params, key: Key::default(), answer: "answer".into() }
+    Ask { id: format!("test {prompt:.20}"), prompt: Prompt::Text(prompt.into()), params, key: Key::default(), answer: "answer".into(), form: Form::default() }
 }
 
 /// An answer read to its end.
@@ -125,9 +125,9 @@ pub(crate) async fn whole(mut answer: Answer) -> Result<Whole, Failure> {
         loop {
             match answer.next().await.expect("a last word comes") {
                 Event::Began { seed, .. } => assert_eq!(began.replace(seed), None, "began twice"),
-                Event::Text { text: piece, tokens } => {
-                    assert!(began.is_some() && !piece.is_empty());
-                    text.push_str(&piece);
+                Event::Said { pieces, tokens, .. } => {
+                    assert!(began.is_some() && !pieces.is_empty());
+                    text.push_str(&dialects::whole(pieces).text);
                     reported += tokens;
                 }
                 Event::Done { finish, usage, timings } => {

@@ -14,7 +14,7 @@ async fn leaves_after(service: &Service, prompt: String, events: usize) {
     let mut answer = service.ask(ask(&prompt, endless()));
     for _ in 0..events {
         let event = patiently(answer.next()).await;
-        assert!(matches!(event, Some(Event::Began { .. } | Event::Text { .. })), "{event:?}");
+        assert!(matches!(event, Some(Event::Began { .. } | Event::Said { .. })), "{event:?}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! What is not answered says why, and at once.
 
 use crate::house::{Watched, ask, empty, greedy, options, patiently, service, shape, text, whole};
-use actors::{Answer, Ask, Event, Failure, Home, Key, Opener, Options, Params, Prompt, Service};
+use actors::{Answer, Ask, Event, Failure, Form, Home, Key, Opener, Options, Params, Prompt, Service};
 use models::engine::EngineError;
 use std::time::Duration;
 
@@ -28,7 +28,8 @@ async fn began(service: &Service, prompt: &str) -> Answer {
 #[actix::test]
 async fn requests_that_can_never_be_answered_name_their_field() {
     let service = service(4, options(2));
-    let ids = |ids: Vec<u32>, params| Ask { id: "x".into(), prompt: Prompt::Ids(ids), params, key: Key::default(), answer: "answer".into() };
+    let ids =
+        |ids: Vec<u32>, params| Ask { id: "x".into(), prompt: Prompt::Ids(ids), params, key: Key::default(), answer: "answer".into(), form: Form::default() };
     let long = "x".repeat(5000);
     let table = [
         (ask("", greedy(1)), "prompt", "empty_prompt"),

@@ -108,6 +108,11 @@ impl Text {
         self.templates.render(messages, kwargs)
     }
 
+    /// The chat template's source; that for tools, where there is one.
+    pub fn template(&self) -> Option<String> {
+        self.templates.source()
+    }
+
     /// Whether [`Text::render_chat`] can work at all.
     pub fn has_chat_template(&self) -> bool {
         !self.templates.is_empty()

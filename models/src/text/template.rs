@@ -66,6 +66,12 @@ impl ChatTemplates {
         self.env.templates().next().is_none()
     }
 
+    /// The source of the template that a request with tools gets.
+    pub(super) fn source(&self) -> Option<String> {
+        let one = |name| self.env.get_template(name).ok().map(|template| template.source().to_owned());
+        one(TOOL_USE).or_else(|| one(DEFAULT))
+    }
+
     pub(super) fn render(&self, messages: &[JsonValue], kwargs: &Map<String, JsonValue>) -> Result<String, TextError> {
         if self.is_empty() {
             return Err(TextError::NoTemplate);

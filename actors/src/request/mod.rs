@@ -1,7 +1,10 @@
 //! The Request actor: one request's text, usage and timings, from the prompt to the last word. It lives where its client is
 //! served, and speaks ids to everyone else.
 
-use crate::ask::{Ask, Event, Failure, Finish, Key, Params, Prompt, Usage};
+mod ends;
+mod guiding;
+
+use crate::ask::{Ask, Event, Failure, Finish, Form, Key, Params, Prompt};
 use crate::check::{self, Bounds, Checked};
 use crate::clock::Clock;
 use crate::messages::{Cancel, Delta, Route, Submit, What};
@@ -9,17 +12,19 @@ use crate::prompt;
 use crate::rows::{Board, Line, Phase, RowStats};
 use crate::scheduling::Scheduling;
 use crate::service::unavailable;
+use crate::speech::Speech;
 use crate::trace::Trace;
 use crate::writer::{Writer, Written};
-use actix::{Actor, ActorContext, ActorFutureExt, Addr, AsyncContext, Context, Handler, Message, WrapFuture};
-use kv::{Sampling, SeqId};
-use metrics::{DisconnectPhase, FinishReason, KeySeries, Metrics, Refusal, RequestDone};
+use actix::{Actor, ActorFutureExt, Addr, AsyncContext, Context, Handler, Message, WrapFuture};
+use grammar::Guide;
+use kv::{Logprobs, Mask, Sampling, SeqId};
+use metrics::{KeySeries, Metrics, Refusal};
 use models::text::Text;
 use scheduler::{Counts, KeyId, Reason, Wishes};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 /// Texts up to this size are tokenized in place: a few milliseconds at most. Longer ones would stall the other streams of the
@@ -34,6 +39,7 @@ pub(crate) struct Desk {
     /// The id that clients know it by.
     pub(crate) model: String,
     pub(crate) text: Arc<Text>,
+    pub(crate) speech: Speech,
     pub(crate) bounds: Bounds,
     pub(crate) stop_ids: Arc<[u32]>,
     pub(crate) metrics: Arc<Metrics>,
@@ -57,12 +63,19 @@ pub(crate) struct Request {
     /// Taken when the actor starts.
     prompt: Option<Prompt>,
     params: Params,
+    /// It is a chat, not a text to be continued.
+    chat: bool,
+    form: Form,
+    /// Of the answers that one request wants, None for all but the first: how many.
+    n: Option<u32>,
     seed: u64,
     events: mpsc::Sender<Event>,
     clock: Clock,
     seq: SeqId,
     row: Option<Row>,
     counts: Counts,
+    /// The way through its grammar, unless it is away with a token.
+    guide: Option<Guide>,
     /// Times the row was admitted again: for each preemption once, and for each loss of the model.
     resumed: u32,
     trace: Trace,
@@ -75,6 +88,13 @@ pub(crate) struct Request {
 
 /// Of the house, and of the key.
 pub(crate) type Permits = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
+
+/// What is worked out before submission.
+struct Prepared {
+    checked: Checked,
+    in_reasoning: bool,
+    guided: Option<(Guide, Mask)>,
+}
 
 /// What exists from submission on.
 struct Row {
@@ -100,7 +120,7 @@ impl Drop for Ticket {
 }
 
 impl Request {
-    pub(crate) fn new(desk: Arc<Desk>, seq: SeqId, ask: Ask, events: mpsc::Sender<Event>, permits: Permits) -> Request {
+    pub(crate) fn new(desk: Arc<Desk>, seq: SeqId, ask: Ask, n: Option<u32>, events: mpsc::Sender<Event>, permits: Permits) -> Request {
         let seed = ask.params.seed.unwrap_or_else(random_seed);
         let trace = Trace::begin(&desk.model, &ask.answer, &ask.prompt, &ask.params, seed);
         Request {
@@ -109,7 +129,10 @@ impl Request {
             id: ask.id,
             answer: ask.answer,
             key: ask.key,
+            chat: matches!(ask.prompt, Prompt::Chat { .. }),
             prompt: Some(ask.prompt),
+            form: ask.form,
+            n,
             params: ask.params,
             seed,
             events,
@@ -117,6 +140,7 @@ impl Request {
             seq,
             row: None,
             counts: Counts::default(),
+            guide: None,
             resumed: 0,
             trace,
             why: None,
@@ -125,15 +149,17 @@ impl Request {
         }
     }
 
-    fn submit(&mut self, checked: Checked, ctx: &mut Context<Self>) {
+    fn submit(&mut self, Prepared { checked, in_reasoning, guided }: Prepared, ctx: &mut Context<Self>) {
         let desk = &self.desk;
+        let (guide, mask) = guided.unzip();
+        self.guide = guide;
         let prompt_tokens = checked.prompt.len() as u32;
         self.counts.prompt = prompt_tokens;
         let submit = scheduler::Submit {
             seq: self.seq,
             key: KeyId(self.key.number),
             weight: self.key.weight,
-            priority: 0,
+            priority: self.params.priority,
             prompt: checked.prompt,
             max_tokens: checked.max_tokens,
             min_tokens: self.params.min_tokens,
@@ -146,8 +172,14 @@ impl Request {
                 min_p: self.params.min_p,
                 seed: self.seed,
             },
-            wishes: Wishes::default(),
-            mask: None,
+            wishes: Wishes {
+                bias: std::mem::take(&mut self.params.logit_bias),
+                presence: self.params.presence_penalty,
+                frequency: self.params.frequency_penalty,
+                repetition: self.params.repetition_penalty,
+                logprobs: self.params.logprobs,
+            },
+            mask,
         };
         let stop = std::mem::take(&mut self.params.stop);
         let scheduling = desk.scheduling.clone();
@@ -165,9 +197,10 @@ impl Request {
             came: self.clock.asked(),
         };
         scheduling.do_send(Submit { submit, route });
+        let reader = desk.speech.reader(self.chat, &self.form, in_reasoning);
         self.row = Some(Row {
             ticket: Ticket { seq: self.seq, scheduling, ended: false },
-            writer: Writer::new(desk.text.detokenizer(), stop),
+            writer: Writer::new(&desk.text, desk.speech.marks(self.chat), stop, reader),
             line: desk.board.put(self.seq, line),
         });
     }
@@ -189,17 +222,7 @@ impl Request {
                 self.series.admitted(self.clock.queue(at));
                 self.show(|row| (row.phase, row.cached_tokens, row.prefilled_tokens) = (Phase::Prefill, cached, cached));
             }
-            scheduler::Event::Token { token, .. } => {
-                self.generated(at);
-                if let Some(row) = &mut self.row {
-                    let written = row.writer.push(token);
-                    let stopped = written.stopped;
-                    self.say(written, ctx);
-                    if stopped {
-                        self.done(Finish::Stop, at, ctx);
-                    }
-                }
-            }
+            scheduler::Event::Token { token, index, logprobs, .. } => self.token(token, index, logprobs.as_deref(), at, ctx),
             scheduler::Event::Preempted { .. } => {
                 self.counts.preemptions += 1;
                 self.trace.preempted();
@@ -221,6 +244,20 @@ impl Request {
                 self.counts = counts;
                 self.finished(reason, at, ctx);
             }
+        }
+    }
+
+    /// A token that is part of the answer.
+    fn token(&mut self, token: u32, index: u32, logprobs: Option<&Logprobs>, at: Instant, ctx: &mut Context<Self>) {
+        self.generated(at);
+        // First of all: while the mask of the next draw is being made, the row waits.
+        self.follow(token, index, ctx);
+        let Some(row) = &mut self.row else { return };
+        let written = row.writer.push(token, logprobs);
+        let stopped = written.stopped;
+        self.say(written, ctx);
+        if stopped {
+            self.done(Finish::Stop, at, ctx);
         }
     }
 
@@ -258,125 +295,17 @@ impl Request {
         let written = row.writer.finish();
         let finish = match reason {
             Reason::Length if !written.stopped => Finish::Length,
+            _ if row.writer.has_called() => Finish::Calls,
             _ => Finish::Stop,
         };
         self.say(written, ctx);
         self.done(finish, at, ctx);
     }
 
-    fn say(&mut self, Written { text, tokens, .. }: Written, ctx: &mut Context<Self>) {
-        if !text.is_empty() {
-            self.send(Event::Text { text, tokens }, ctx);
+    fn say(&mut self, Written { pieces, tokens, logprobs, .. }: Written, ctx: &mut Context<Self>) {
+        if !pieces.is_empty() {
+            self.send(Event::Said { pieces, tokens, logprobs }, ctx);
         }
-    }
-
-    fn done(&mut self, finish: Finish, at: Instant, ctx: &mut Context<Self>) {
-        if self.ended {
-            return;
-        }
-        let usage = self.usage();
-        let timings = self.clock.timings(at, &self.counts, self.seed);
-        self.send(Event::Done { finish, usage, timings }, ctx);
-        let reason = match finish {
-            Finish::Stop => FinishReason::Stop,
-            Finish::Length => FinishReason::Length,
-        };
-        self.end(reason, at, ctx);
-    }
-
-    fn usage(&self) -> Usage {
-        let Counts { prompt, cached, generated, .. } = self.counts;
-        Usage { prompt_tokens: prompt, cached_tokens: cached, completion_tokens: generated }
-    }
-
-    fn fail(&mut self, failure: Failure, at: Instant, ctx: &mut Context<Self>) {
-        if self.ended {
-            return;
-        }
-        self.why = Some(failure.to_string());
-        self.send(Event::Failed(failure), ctx);
-        self.end(FinishReason::Error, at, ctx);
-    }
-
-    /// Not taken: it never became a row, so it counts among the refusals and not among the ends.
-    fn refuse(&mut self, failure: Failure, reason: Refusal, ctx: &mut Context<Self>) {
-        tracing::info!(id = self.id, key = &*self.key.name, finish = "refused", reason = reason.as_str(), why = %failure, "request");
-        self.desk.metrics.refused(reason);
-        if let Some(row) = &mut self.row {
-            row.ticket.ended = true;
-        }
-        self.trace.end(reason.as_str(), &self.usage());
-        self.send(Event::Failed(failure), ctx);
-        self.stop(ctx);
-    }
-
-    /// The channel has room for the longest answer, so this fails only if the client has left; its `Left` is on the way then,
-    /// but an actor whose arbiter is going down may not live to read it.
-    fn send(&mut self, event: Event, ctx: &mut Context<Self>) {
-        if let Err(error) = self.events.try_send(event) {
-            debug_assert!(matches!(error, mpsc::error::TrySendError::Closed(_)), "an answer has room for all its events");
-            self.left(ctx);
-        }
-    }
-
-    fn left(&mut self, ctx: &mut Context<Self>) {
-        if self.ended {
-            return;
-        }
-        let phase = match (self.clock.is_admitted(), self.clock.has_token()) {
-            (_, true) => DisconnectPhase::Decode,
-            (true, false) => DisconnectPhase::Prefill,
-            (false, false) => DisconnectPhase::Queue,
-        };
-        self.desk.metrics.disconnected(phase);
-        self.end(FinishReason::Abort, Instant::now(), ctx);
-    }
-
-    fn end(&mut self, reason: FinishReason, at: Instant, ctx: &mut Context<Self>) {
-        if self.ended {
-            return;
-        }
-        let counts = self.counts;
-        let done = RequestDone {
-            reason,
-            prompt_tokens: counts.prompt,
-            generation_tokens: counts.generated,
-            longest_answer_tokens: counts.generated,
-            max_tokens: self.params.max_tokens,
-            n: 1,
-            queue: self.clock.queue(at),
-            prefill: self.clock.prefill(),
-            decode: self.clock.decode(),
-            e2e: self.clock.since_asked(at),
-        };
-        self.desk.metrics.finished(&done);
-        self.trace.end(reason.as_str(), &self.usage());
-        let ms = |took: Option<Duration>| took.map(|took| took.as_millis() as u64);
-        tracing::info!(
-            id = self.id,
-            answer = self.answer,
-            key = &*self.key.name,
-            finish = reason.as_str(),
-            why = self.why,
-            prompt_tokens = counts.prompt,
-            cached_tokens = counts.cached,
-            generated_tokens = counts.generated,
-            preemptions = counts.preemptions,
-            restarts = counts.restarts,
-            queue_ms = ms(Some(done.queue)),
-            prefill_ms = ms(done.prefill),
-            decode_ms = ms(done.decode),
-            total_ms = ms(Some(done.e2e)),
-            "request"
-        );
-        self.stop(ctx);
-    }
-
-    fn stop(&mut self, ctx: &mut Context<Self>) {
-        self.ended = true;
-        // Drops the ticket: a row that the scheduler still has is cancelled.
-        self.row = None;
-        ctx.stop();
     }
 }
 
@@ -385,12 +314,15 @@ impl Actor for Request {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         let Some(prompt) = self.prompt.take() else { return };
-        let (desk, params) = (Arc::clone(&self.desk), self.params.clone());
-        let inline = prompt::weight_bytes(&prompt) <= INLINE_BYTES_MAX;
+        let (desk, params, form, chat) = (Arc::clone(&self.desk), self.params.clone(), self.form.clone(), self.chat);
+        // A grammar takes milliseconds to put together.
+        let inline = prompt::weight_bytes(&prompt) <= INLINE_BYTES_MAX && form == Form::default();
         let prepare = move || {
             let param = prompt::param(&prompt);
-            let ids = prompt::ids(&desk.text, prompt, desk.bounds.context)?;
-            check::check(ids, param, &params, desk.bounds)
+            let read = prompt::read(&desk.text, desk.speech.reasoning(), prompt, desk.bounds.context)?;
+            let checked = check::check(read.ids, param, &params, desk.bounds)?;
+            let guided = desk.speech.guide(&desk.text, chat, &form, read.in_reasoning)?;
+            Ok(Prepared { checked, in_reasoning: read.in_reasoning, guided })
         };
         if inline {
             return self.prepared(prepare(), ctx);
@@ -412,39 +344,15 @@ impl Actor for Request {
 }
 
 impl Request {
-    fn prepared(&mut self, outcome: Result<Checked, Failure>, ctx: &mut Context<Self>) {
+    fn prepared(&mut self, outcome: Result<Prepared, Failure>, ctx: &mut Context<Self>) {
         match outcome {
-            Ok(checked) => self.submit(checked, ctx),
+            Ok(prepared) => self.submit(prepared, ctx),
             Err(failure @ Failure::Invalid { code, .. }) => {
                 let reason = if code == check::NEVER_FITS { Refusal::NeverFits } else { Refusal::Invalid };
                 self.refuse(failure, reason, ctx);
             }
             Err(failure) => self.fail(failure, Instant::now(), ctx),
         }
-    }
-
-    fn refused(&mut self, refusal: scheduler::Refusal, retry_after_s: u32, ctx: &mut Context<Self>) {
-        use scheduler::Refusal as R;
-        let (failure, reason) = match refusal {
-            R::NeverFits { need_tokens, pool_tokens } => {
-                let message = format!("prompt and answer need room for {need_tokens} tokens; the KV budget holds {pool_tokens}");
-                (invalid(check::NEVER_FITS, message), Refusal::NeverFits)
-            }
-            R::TooLong { need_tokens, context } => {
-                let message = format!("prompt and answer need {need_tokens} tokens; the model's context holds {context}");
-                (invalid("context_length_exceeded", message), Refusal::Invalid)
-            }
-            R::Empty => {
-                let message = "at least one token of a prompt and one of an answer are needed".into();
-                (invalid("invalid_value", message), Refusal::Invalid)
-            }
-            R::QueueFull { waiting } => {
-                let message = format!("{waiting} requests are waiting; no more are taken now");
-                (Failure::Busy { message, retry_after_s }, Refusal::QueueFull)
-            }
-            R::Draining => (unavailable("the service is shutting down".into()), Refusal::Draining),
-        };
-        self.refuse(failure, reason, ctx);
     }
 }
 
@@ -482,11 +390,6 @@ impl Handler<Left> for Request {
     fn handle(&mut self, _: Left, ctx: &mut Self::Context) {
         self.left(ctx);
     }
-}
-
-fn invalid(code: &'static str, message: String) -> Failure {
-    let param = "max_tokens";
-    Failure::Invalid { param, code, message }
 }
 
 /// The process's random keys, hashed anew each time: no clock, whose millisecond two rows may share.

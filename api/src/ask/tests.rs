@@ -1,6 +1,7 @@
 //! Tables of bodies: what is read from the good ones, what is said of the bad ones.
 
 use super::*;
+use actors::Choice;
 use serde_json::json;
 
 fn card() -> ModelCard {
@@ -61,14 +62,22 @@ fn fields_out_of_range_or_of_the_wrong_type_are_named() {
         (json!({"min_tokens": -1}), "min_tokens"),
         (json!({"user": 5}), "user"),
         (json!({"n": 0}), "n"),
-        (json!({"n": 2}), "n"),
+        (json!({"n": 129}), "n"),
         (json!({"n": "1"}), "n"),
-        (json!({"presence_penalty": 0.5}), "presence_penalty"),
+        (json!({"presence_penalty": -2.5}), "presence_penalty"),
         (json!({"frequency_penalty": 3}), "frequency_penalty"),
-        (json!({"repetition_penalty": 1.1}), "repetition_penalty"),
-        (json!({"logit_bias": {"5": 1}}), "logit_bias"),
+        (json!({"repetition_penalty": 0}), "repetition_penalty"),
+        (json!({"logit_bias": {"5": 101}}), "logit_bias.5"),
+        (json!({"logit_bias": {"five": 1}}), "logit_bias"),
         (json!({"logit_bias": [5]}), "logit_bias"),
-        (json!({"response_format": {"type": "json_object"}}), "response_format"),
+        (json!({"priority": "high"}), "priority"),
+        (json!({"best_of": 2}), "best_of"),
+        (json!({"adapter": "a"}), "adapter"),
+        (json!({"response_format": {"type": "yaml"}}), "response_format.type"),
+        (json!({"response_format": {"type": "json_schema"}}), "response_format.json_schema"),
+        (json!({"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}}), "response_format.json_schema.schema"),
+        (json!({"response_format": {"type": "json_schema", "json_schema": {"schema": "string"}}}), "response_format.json_schema.schema"),
+        (json!({"response_format": {"type": "json_object"}, "ignore_eos": true}), "ignore_eos"),
         (json!({"response_format": "text"}), "response_format"),
     ];
     for (extra, param) in rows {
@@ -87,12 +96,26 @@ fn fields_of_one_endpoint_are_named() {
         (json!({"messages": []}), "messages"),
         (json!({"messages": [{"role": "user", "content": "a"}, {"role": "user", "content": 1}]}), "messages[1].content"),
         (json!({"chat_template_kwargs": [1]}), "chat_template_kwargs"),
-        (json!({"tools": tool}), "tools"),
         (json!({"tools": {}}), "tools"),
+        (json!({"tools": [5]}), "tools[0]"),
+        (json!({"tools": [{"type": "web_search"}]}), "tools[0].type"),
+        (json!({"tools": [{"type": "function"}]}), "tools[0].function"),
+        (json!({"tools": [{"type": "function", "function": {"name": ""}}]}), "tools[0].function.name"),
+        (json!({"tools": [{"type": "function", "function": {"name": "a b"}}]}), "tools[0].function.name"),
+        (json!({"tools": [{"type": "function", "function": {"name": "f", "parameters": []}}]}), "tools[0].function.parameters"),
+        (json!({"tools": [tool[0], tool[0]]}), "tools[1].function.name"),
+        (json!({"tools": tool, "response_format": {"type": "json_object"}}), "response_format"),
+        (json!({"tools": tool, "ignore_eos": true}), "ignore_eos"),
+        (json!({"tools": tool, "parallel_tool_calls": 1}), "parallel_tool_calls"),
         (json!({"functions": tool}), "functions"),
         (json!({"tool_choice": "required"}), "tool_choice"),
-        (json!({"logprobs": true}), "logprobs"),
+        (json!({"tools": tool, "tool_choice": "all"}), "tool_choice"),
+        (json!({"tools": tool, "tool_choice": {"type": "custom"}}), "tool_choice.type"),
+        (json!({"tools": tool, "tool_choice": {"type": "function", "function": {"name": "g"}}}), "tool_choice.function.name"),
+        (json!({"logprobs": 1}), "logprobs"),
         (json!({"top_logprobs": 5}), "top_logprobs"),
+        (json!({"logprobs": true, "top_logprobs": 21}), "top_logprobs"),
+        (json!({"reasoning_effort": "hard"}), "reasoning_effort"),
     ];
     let text = [
         (json!({"prompt": null}), "prompt"),
@@ -104,10 +127,10 @@ fn fields_of_one_endpoint_are_named() {
         (json!({"prompt": [1, "a"]}), "prompt[1]"),
         (json!({"prompt": [[1, 2.5]]}), "prompt[0][1]"),
         (json!({"prompt": [{}]}), "prompt[0]"),
-        (json!({"logprobs": 0}), "logprobs"),
+        (json!({"logprobs": 21}), "logprobs"),
+        (json!({"logprobs": true}), "logprobs"),
         (json!({"echo": true}), "echo"),
         (json!({"suffix": "x"}), "suffix"),
-        (json!({"best_of": 2}), "best_of"),
     ];
     chat.iter().for_each(|(extra, param)| refused(Shape::Chat, extra, Kind::Invalid, param));
     text.iter().for_each(|(extra, param)| refused(Shape::Text, extra, Kind::Invalid, param));
@@ -135,8 +158,12 @@ fn what_is_left_out_null_or_neutral_is_the_default() {
     assert!(!chat.stream && !chat.include_usage);
     let text = read(Shape::Text, with(Shape::Text, neutral), &card()).unwrap();
     assert_eq!(text.params, Params { usual_tokens: Some(16), ..Params::default() });
-    let unused = json!({"tools": [{"type": "function"}], "tool_choice": "none"});
-    read(Shape::Chat, with(Shape::Chat, unused), &card()).unwrap();
+    assert_eq!((chat.n, chat.form), (1, Form::default()));
+    let unused = json!({"tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "none"});
+    let unused = read(Shape::Chat, with(Shape::Chat, unused), &card()).unwrap();
+    assert_eq!(unused.form, Form::default());
+    let Prompt::Chat { kwargs, .. } = unused.prompt else { panic!("{:?}", unused.prompt) };
+    assert!(kwargs.is_empty(), "what may not be called is not shown");
 }
 
 #[test]
@@ -144,6 +171,8 @@ fn every_field_arrives() {
     let body = json!({
         "max_tokens": 5, "max_completion_tokens": 9, "min_tokens": 2, "temperature": 0, "top_p": 0.5, "top_k": 40, "min_p": 0.25, "seed": -1,
         "stop": ["a", "b"], "stream": true, "stream_options": {"include_usage": true}, "ignore_eos": true, "chat_template_kwargs": {"thinking": false},
+        "presence_penalty": 0.5, "frequency_penalty": -0.5, "repetition_penalty": 1.25, "logit_bias": {"7": -100, "3": 1.5, "07": 2}, "logprobs": true,
+        "top_logprobs": 3, "priority": -2, "n": 3, "reasoning_effort": "low",
     });
     let wanted = read(Shape::Chat, with(Shape::Chat, body), &card()).unwrap();
     let params = Params {
@@ -157,12 +186,18 @@ fn every_field_arrives() {
         seed: Some(u64::MAX),
         stop: vec!["a".into(), "b".into()],
         ignore_eos: true,
+        presence_penalty: 0.5,
+        frequency_penalty: -0.5,
+        repetition_penalty: 1.25,
+        logit_bias: vec![(3, 1.5), (7, -100.0)],
+        logprobs: Some(3),
+        priority: -2,
     };
     assert_eq!(wanted.params, params);
-    assert!(wanted.stream && wanted.include_usage);
+    assert!(wanted.stream && wanted.include_usage && wanted.n == 3);
     let Prompt::Chat { messages, kwargs } = wanted.prompt else { panic!("{:?}", wanted.prompt) };
     assert_eq!(messages, [json!({"role": "user", "content": "hi"})]);
-    assert_eq!(Value::Object(kwargs), json!({"thinking": false}));
+    assert_eq!(Value::Object(kwargs), json!({"thinking": false, "reasoning_effort": "low"}));
     let off = read(Shape::Text, json!({"prompt": "a", "top_k": -1, "seed": u64::MAX, "stop": "x"}), &card()).unwrap();
     assert_eq!((off.params.top_k, off.params.seed, off.params.stop), (0, Some(u64::MAX), vec!["x".to_owned()]));
 }
@@ -184,4 +219,44 @@ fn a_very_long_conversation_is_read_whole() {
     let Prompt::Chat { messages, .. } = wanted.prompt else { panic!("{:?}", wanted.prompt) };
     assert_eq!(messages.len(), 100_000);
     assert_eq!(messages[99_999]["content"], "99999");
+}
+
+#[test]
+fn tools_and_formats_arrive() {
+    let parameters = json!({"type": "object", "properties": {"x": {"type": "integer"}}});
+    let tools = json!([
+        {"type": "function", "function": {"name": "f", "description": "d", "parameters": parameters, "strict": true}},
+        {"function": {"name": "g-1"}},
+    ]);
+    let choices = [
+        (json!(null), Choice::Auto),
+        (json!("auto"), Choice::Auto),
+        (json!("required"), Choice::Required),
+        (json!({"type": "function", "function": {"name": "g-1"}}), Choice::Named("g-1".into())),
+    ];
+    for (choice, want) in choices {
+        let body = json!({"tools": tools, "tool_choice": choice, "parallel_tool_calls": false});
+        let wanted = read(Shape::Chat, with(Shape::Chat, body), &card()).unwrap();
+        assert_eq!((&wanted.form.choice, wanted.form.parallel, wanted.form.tools.len()), (&want, false, 2));
+        let empty = json!({"type": "object", "properties": {}});
+        assert_eq!((wanted.form.tools[0].strict, &wanted.form.tools[1].parameters), (true, &empty));
+        let Prompt::Chat { kwargs, .. } = wanted.prompt else { panic!("{:?}", wanted.prompt) };
+        let shown = [
+            json!({"type": "function", "function": {"name": "f", "description": "d", "parameters": parameters}}),
+            json!({"type": "function", "function": {"name": "g-1", "parameters": empty}}),
+        ];
+        assert_eq!(kwargs["tools"], json!(shown));
+    }
+    let schema = json!({"type": "array"});
+    let formats = [
+        (json!({"type": "json_object"}), json!({"type": "object"})),
+        (json!({"type": "json_schema", "json_schema": {"name": "n", "strict": true, "schema": schema}}), schema),
+    ];
+    for ((format, want), shape) in formats.iter().flat_map(|row| [(row, Shape::Chat), (row, Shape::Text)]) {
+        let wanted = read(shape, with(shape, json!({"response_format": format})), &card()).unwrap();
+        assert_eq!(wanted.form.grammar, Some(actors::Grammar::Schema(want.clone())));
+    }
+    let effort = read(Shape::Chat, with(Shape::Chat, json!({"reasoning_effort": "none"})), &card()).unwrap();
+    let Prompt::Chat { kwargs, .. } = effort.prompt else { panic!("{:?}", effort.prompt) };
+    assert_eq!(Value::Object(kwargs), json!({"enable_thinking": false}));
 }
