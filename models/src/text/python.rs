@@ -1,8 +1,10 @@
 //! Values as Python prints them: templates are written for Jinja under Python, and models were trained on its output.
 
+use super::jinja::Tuple;
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Error, ErrorKind};
 use std::fmt::Write;
+use std::ops::Range;
 
 /// `str(value)`.
 pub(super) fn str(value: &Value) -> String {
@@ -24,6 +26,10 @@ fn repr(value: &Value, out: &mut String) {
         ValueKind::Bool => out.push_str(if value.is_true() { "True" } else { "False" }),
         ValueKind::Number => number(value, out),
         ValueKind::String => repr_str(value.as_str().unwrap_or_default(), out),
+        ValueKind::Seq if value.downcast_object_ref::<Tuple>().is_some() => {
+            let close = if value.len() == Some(1) { ",)" } else { ")" };
+            list(items(value), ["(", ", ", close], out, repr);
+        }
         ValueKind::Seq | ValueKind::Iterable => list(items(value), ["[", ", ", "]"], out, repr),
         ValueKind::Map => {
             let pairs = items(value).map(|k| (value.get_item(&k).unwrap_or_default(), k));
@@ -34,6 +40,66 @@ fn repr(value: &Value, out: &mut String) {
             });
         }
         _ => out.push_str(&value.to_string()),
+    }
+}
+
+/// `c.isspace()`.
+pub(super) fn is_space(c: char) -> bool {
+    c.is_whitespace() || ('\x1c'..='\x1f').contains(&c)
+}
+
+/// `text.splitlines()`: each line's bytes, and where the next begins.
+pub(super) fn lines(text: &str) -> impl Iterator<Item = (Range<usize>, usize)> + '_ {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let start = at;
+        let rest = text.get(start..).filter(|rest| !rest.is_empty())?;
+        let ends = |c: char| matches!(c, '\n' | '\r' | '\x0b' | '\x0c' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}');
+        let (len, end) = match rest.char_indices().find(|(_, c)| ends(*c)) {
+            Some((i, '\r')) if rest[i + 1..].starts_with('\n') => (i, i + 2),
+            Some((i, c)) => (i, i + c.len_utf8()),
+            None => (rest.len(), rest.len()),
+        };
+        at = start + end;
+        Some((start..start + len, at))
+    })
+}
+
+/// `text.title()`.
+pub(super) fn title(text: &str) -> String {
+    let mut inside = false;
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if inside { out.extend(c.to_lowercase()) } else { out.extend(c.to_uppercase()) }
+        inside = c.is_lowercase() || c.is_uppercase();
+    }
+    out
+}
+
+/// `text.capitalize()`.
+pub(super) fn capitalize(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().into_iter().flat_map(char::to_uppercase);
+    first.collect::<String>() + &chars.as_str().to_lowercase()
+}
+
+/// `zfill`, `ljust`, `rjust` and `center`.
+pub(super) fn justify(text: &str, how: &str, width: usize, fill: Option<&str>) -> String {
+    let missing = width.saturating_sub(text.chars().count());
+    let fill = fill.unwrap_or(" ");
+    match how {
+        "zfill" => {
+            let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+            let sign = &text[..text.len() - digits.len()];
+            format!("{sign}{}{digits}", "0".repeat(missing))
+        }
+        "ljust" => format!("{text}{}", fill.repeat(missing)),
+        "rjust" => format!("{}{text}", fill.repeat(missing)),
+        _ => {
+            // Python puts the odd one in front when the width is odd, too.
+            let left = missing / 2 + (missing & width & 1);
+            format!("{}{text}{}", fill.repeat(left), fill.repeat(missing - left))
+        }
     }
 }
 

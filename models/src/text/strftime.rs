@@ -13,7 +13,7 @@ pub(super) fn now(format: &str) -> Option<String> {
 }
 
 /// C's `strftime`, which is what Python's calls.
-fn at(seconds: libc::time_t, format: &str) -> Option<String> {
+pub(super) fn at(seconds: libc::time_t, format: &str) -> Option<String> {
     if format.is_empty() {
         return Some(String::new());
     }

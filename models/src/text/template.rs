@@ -4,10 +4,11 @@
 //! of `and` gives false instead of itself, and there is no `%` formatting.
 
 use super::TextError;
+use super::jinja;
 use super::python::{self, Json};
 use super::strftime;
 use minijinja::value::{Kwargs, Rest, Value, ValueKind};
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior};
 use serde_json::{Map, Value as JsonValue};
 use std::io;
 
@@ -16,7 +17,7 @@ pub(super) const DEFAULT: &str = "default";
 const TOOL_USE: &str = "tool_use";
 
 /// A model's templates by name, and the variables that all of them see.
-pub(super) struct ChatTemplates {
+pub struct ChatTemplates {
     env: Environment<'static>,
     /// `bos_token` and its like, with their texts.
     specials: Map<String, JsonValue>,
@@ -54,19 +55,25 @@ struct Raised(String);
 
 impl ChatTemplates {
     /// Compiles the templates, given as (name, source). The error is a reason that names the template.
-    pub(super) fn new(sources: Vec<(String, String)>, specials: Map<String, JsonValue>) -> Result<Self, String> {
+    pub fn new(sources: Vec<(String, String)>, specials: Map<String, JsonValue>) -> Result<Self, String> {
         let mut env = environment();
         for (name, source) in sources {
-            env.add_template_owned(name.clone(), without_generation_tags(&source)).map_err(|e| format!("chat template {name:?}: {}", describe(&e)))?;
+            env.add_template_owned(name.clone(), jinja::translate(&source)).map_err(|e| format!("chat template {name:?}: {}", describe(&e)))?;
         }
         Ok(Self { env, specials })
+    }
+
+    /// The time that `strftime_now` tells from here on, in Unix seconds: for comparisons.
+    pub fn stop_clock(&mut self, seconds: i64) {
+        self.env.add_function("strftime_now", move |format: &str| date(strftime::at(seconds, format), format));
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.env.templates().next().is_none()
     }
 
-    pub(super) fn render(&self, messages: &[JsonValue], kwargs: &Map<String, JsonValue>) -> Result<String, TextError> {
+    /// As [`super::Text::render_chat`].
+    pub fn render(&self, messages: &[JsonValue], kwargs: &Map<String, JsonValue>) -> Result<String, TextError> {
         if self.is_empty() {
             return Err(TextError::NoTemplate);
         }
@@ -125,7 +132,8 @@ fn environment() -> Environment<'static> {
     env.set_undefined_behavior(UndefinedBehavior::Lenient);
     env.set_auto_escape_callback(|_| AutoEscape::None);
     env.set_formatter(|out, _, value| out.write_str(&python::str(value)).map_err(Error::from));
-    env.set_unknown_method_callback(method);
+    env.set_unknown_method_callback(jinja::method);
+    jinja::install(&mut env);
     env.add_function("raise_exception", raise_exception);
     env.add_function("strftime_now", strftime_now);
     env.add_filter("tojson", tojson);
@@ -150,7 +158,11 @@ fn raise_exception(message: String) -> Result<Value, Error> {
 }
 
 fn strftime_now(format: &str) -> Result<String, Error> {
-    strftime::now(format).ok_or_else(|| Error::new(ErrorKind::InvalidOperation, format!("strftime_now: bad format {format:?}")))
+    date(strftime::now(format), format)
+}
+
+fn date(text: Option<String>, format: &str) -> Result<String, Error> {
+    text.ok_or_else(|| Error::new(ErrorKind::InvalidOperation, format!("strftime_now: bad format {format:?}")))
 }
 
 fn is_sequence(value: &Value) -> bool {
@@ -207,55 +219,4 @@ fn trim(value: &Value, chars: Option<&str>) -> String {
 fn escape(value: &Value) -> String {
     let text = python::str(value).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     text.replace('\'', "&#39;").replace('"', "&#34;")
-}
-
-/// Methods of Python's str, dict and list: minijinja's own set, and the few that it lacks.
-fn method(state: &State<'_, '_>, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
-    let text = value.as_str();
-    let arg = args.first().and_then(Value::as_str);
-    if let (Some(text), Some(arg), 1) = (text, arg, args.len()) {
-        let list = |parts: [&str; 3]| Value::from_iter(parts);
-        match name {
-            "removeprefix" => return Ok(text.strip_prefix(arg).unwrap_or(text).into()),
-            "removesuffix" => return Ok(text.strip_suffix(arg).unwrap_or(text).into()),
-            "partition" => {
-                let (a, b) = text.split_once(arg).map_or((text, None), |(a, b)| (a, Some(b)));
-                return Ok(list([a, if b.is_some() { arg } else { "" }, b.unwrap_or("")]));
-            }
-            "rpartition" => {
-                let (a, b) = text.rsplit_once(arg).map_or((None, text), |(a, b)| (Some(a), b));
-                return Ok(list([a.unwrap_or(""), if a.is_some() { arg } else { "" }, b]));
-            }
-            _ => {}
-        }
-    }
-    if let (Some(text), Some(sep), "rsplit") = (text, arg.filter(|s| !s.is_empty()), name) {
-        let max = args.get(1).and_then(Value::as_usize).unwrap_or(usize::MAX);
-        let mut parts: Vec<&str> = text.rsplitn(max.saturating_add(1), sep).collect();
-        parts.reverse();
-        return Ok(Value::from_iter(parts));
-    }
-    minijinja_contrib::pycompat::unknown_method_callback(state, value, name, args)
-}
-
-/// `{% generation %}` marks what a training run may learn from, and is nothing to a rendered prompt. Its tags become
-/// an `if true`, which leaves white-space control as written.
-fn without_generation_tags(source: &str) -> String {
-    let mut out = String::with_capacity(source.len());
-    let mut rest = source;
-    while let Some(at) = rest.find("{%") {
-        let (before, tag) = rest.split_at(at);
-        out.push_str(before);
-        let len = tag.find("%}").map_or(tag.len(), |end| end + 2);
-        let (tag, after) = tag.split_at(len);
-        let word = tag.trim_start_matches(['{', '%', '-', '+']).trim_end_matches(['}', '%', '-', '+']).trim();
-        match word {
-            "generation" => out.push_str(&tag.replace(word, "if true")),
-            "endgeneration" => out.push_str(&tag.replace(word, "endif")),
-            _ => out.push_str(tag),
-        }
-        rest = after;
-    }
-    out.push_str(rest);
-    out
 }

@@ -1,0 +1,102 @@
+//! Tags: the expressions in them are translated, the rest is said as it was.
+
+use super::lex::Token;
+use super::parse::{Parser, Want};
+
+pub(super) fn print(tokens: &[Token<'_>], namespaces: &[&str]) -> Option<String> {
+    let mut parser = Parser::new(tokens, namespaces);
+    let said = parser.tuple(Want::Value)?;
+    parser.done().then_some(said)
+}
+
+pub(super) fn block(tokens: &[Token<'_>], namespaces: &[&str]) -> Option<String> {
+    let mut parser = Parser::new(tokens, namespaces);
+    let said = match parser.name()? {
+        word @ ("if" | "elif") => format!("{word} {}", parser.tuple(Want::Truth)?),
+        "for" => each(&mut parser)?,
+        "set" => set(&mut parser)?,
+        "macro" => {
+            let name = parser.name()?;
+            parser.sign("(").then_some(())?;
+            format!("macro {name}({})", parser.arguments()?)
+        }
+        "call" => {
+            let parameters = if parser.sign("(") { format!("({})", parser.arguments()?) } else { String::new() };
+            format!("call{parameters} {}", parser.expression(Want::Value)?)
+        }
+        "filter" => {
+            // Written as jinja2 reads it: a filter of nothing, and filters of that.
+            let name = parser.name()?;
+            let arguments = if parser.sign("(") { format!("({})", parser.arguments()?) } else { String::new() };
+            format!("filter {name}{arguments}")
+        }
+        // It marks what a training run may learn from, and is nothing to a rendered prompt. What is set in it is gone after it.
+        "generation" => "with".into(),
+        "endgeneration" => "endwith".into(),
+        "with" => with(&mut parser)?,
+        _ => return None,
+    };
+    parser.done().then_some(said)
+}
+
+fn each(parser: &mut Parser<'_, '_>) -> Option<String> {
+    let targets = targets(parser)?;
+    parser.word("in").then_some(())?;
+    let mut items = vec![parser.or(Want::Value)?];
+    while parser.sign(",") {
+        items.push(parser.or(Want::Value)?);
+    }
+    let over = if items.len() == 1 { items.remove(0) } else { format!("__tuple({})", items.join(", ")) };
+    let mut said = format!("for {targets} in __iter({over})");
+    if parser.word("if") {
+        said += " if ";
+        said += &parser.expression(Want::Truth)?;
+    }
+    if parser.word("recursive") {
+        said += " recursive";
+    }
+    Some(said)
+}
+
+fn set(parser: &mut Parser<'_, '_>) -> Option<String> {
+    let targets = targets(parser)?;
+    if parser.sign("=") {
+        return Some(format!("set {targets} = {}", parser.tuple(Want::Value)?));
+    }
+    // A block's filters are left to minijinja.
+    parser.done().then(|| format!("set {targets}"))
+}
+
+/// Names, dotted names, and lists of them, with or without brackets.
+fn targets(parser: &mut Parser<'_, '_>) -> Option<String> {
+    let mut said = String::new();
+    loop {
+        if parser.sign("(") {
+            said += &format!("({})", targets(parser)?);
+            parser.sign(")").then_some(())?;
+        } else {
+            said += parser.name()?;
+            while parser.sign(".") {
+                said += ".";
+                said += parser.name()?;
+            }
+        }
+        if !parser.sign(",") {
+            return Some(said);
+        }
+        said += ", ";
+    }
+}
+
+fn with(parser: &mut Parser<'_, '_>) -> Option<String> {
+    let mut said = Vec::new();
+    while !parser.done() {
+        let target = targets(parser)?;
+        parser.sign("=").then_some(())?;
+        said.push(format!("{target}={}", parser.expression(Want::Value)?));
+        if !parser.sign(",") {
+            break;
+        }
+    }
+    Some(format!("with {}", said.join(", ")))
+}
