@@ -169,7 +169,7 @@ def kwargs():
                  {"reasoning_effort": "none"}, {"add_generation_prompt": False}, {"date_string": "1 Jan 2025"}, {"xml_tools": True, "python_tools": True},
                  {"builtin_tools": ["code_interpreter", "brave_search"]}, {"tools_in_user_message": False, "tools": [WEATHER]}, {"keep_past_thinking": True},
                  {"documents": [{"title": "A", "text": "Alpha"}, {"title": "B", "text": "it's \"β\""}]}, {"model_identity": "You are Bob."}, {"preserve_thinking": True},
-                 {"clear_thinking": False}, {"enable_citations": True, "documents": [{"title": "A", "text": "Alpha", "doc_id": 7}]}):
+                 {"clear_thinking": False}, {"functions": [WEATHER["function"]], "datetime": "now"}, {"tools": [METHODS, BARE], "enable_thinking": True}, {"enable_citations": True, "documents": [{"title": "A", "text": "Alpha", "doc_id": 7}]}):
         for name, messages in (("", [S, U, says("x", reasoning_content="r"), U2]), (", alone", [U]), (", calls", [*TURNS, U2])):
             yield ", ".join(f"{k}={v!r}"[:30] for k, v in more.items()) + name, messages, more
 

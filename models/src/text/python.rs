@@ -1,6 +1,6 @@
 //! Values as Python prints them: templates are written for Jinja under Python, and models were trained on its output.
 
-use super::jinja::Tuple;
+use super::jinja::{Tuple, is_view};
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Error, ErrorKind};
 use std::fmt::Write;
@@ -30,6 +30,7 @@ fn repr(value: &Value, out: &mut String) {
             let close = if value.len() == Some(1) { ",)" } else { ")" };
             list(items(value), ["(", ", ", close], out, repr);
         }
+        ValueKind::Iterable if is_view(value) => out.push_str(&value.to_string()),
         ValueKind::Seq | ValueKind::Iterable => list(items(value), ["[", ", ", "]"], out, repr),
         ValueKind::Map => {
             let pairs = items(value).map(|k| (value.get_item(&k).unwrap_or_default(), k));
@@ -70,7 +71,11 @@ pub(super) fn title(text: &str) -> String {
     let mut inside = false;
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        if inside { out.extend(c.to_lowercase()) } else { out.extend(c.to_uppercase()) }
+        if inside {
+            out.extend(c.to_lowercase())
+        } else {
+            out.extend(c.to_uppercase())
+        }
         inside = c.is_lowercase() || c.is_uppercase();
     }
     out
@@ -194,7 +199,7 @@ impl Json {
             ValueKind::Bool => out.push_str(if value.is_true() { "true" } else { "false" }),
             ValueKind::Number => json_number(value, out),
             ValueKind::String => self.string(value.as_str().unwrap_or_default(), out),
-            ValueKind::Seq | ValueKind::Iterable => {
+            ValueKind::Seq => {
                 let list: Vec<Value> = items(value).collect();
                 self.nest(list.len(), ['[', ']'], depth, out, |i, out| self.write(&list[i], depth + 1, out))?;
             }

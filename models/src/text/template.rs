@@ -5,9 +5,9 @@
 
 use super::TextError;
 use super::jinja;
-use super::python::{self, Json};
+use super::python;
 use super::strftime;
-use minijinja::value::{Kwargs, Rest, Value, ValueKind};
+use minijinja::value::Value;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior};
 use serde_json::{Map, Value as JsonValue};
 use std::io;
@@ -132,23 +132,9 @@ fn environment() -> Environment<'static> {
     env.set_undefined_behavior(UndefinedBehavior::Lenient);
     env.set_auto_escape_callback(|_| AutoEscape::None);
     env.set_formatter(|out, _, value| out.write_str(&python::str(value)).map_err(Error::from));
-    env.set_unknown_method_callback(jinja::method);
     jinja::install(&mut env);
     env.add_function("raise_exception", raise_exception);
     env.add_function("strftime_now", strftime_now);
-    env.add_filter("tojson", tojson);
-    env.add_filter("string", |v: &Value| python::str(v));
-    env.add_filter("join", join);
-    // Jinja's take anything and work on its `str`: some templates hand them lists.
-    env.add_filter("upper", |v: &Value| python::str(v).to_uppercase());
-    env.add_filter("lower", |v: &Value| python::str(v).to_lowercase());
-    env.add_filter("trim", trim);
-    env.add_filter("escape", escape);
-    env.add_filter("e", escape);
-    // Jinja asks whether Python could iterate or index, and it can for texts and even for what is undefined.
-    env.add_test("iterable", |v: &Value| is_sequence(v));
-    env.add_test("sequence", |v: &Value| is_sequence(v));
-    env.add_test("number", |v: &Value| matches!(v.kind(), ValueKind::Number | ValueKind::Bool));
     env
 }
 
@@ -163,60 +149,4 @@ fn strftime_now(format: &str) -> Result<String, Error> {
 
 fn date(text: Option<String>, format: &str) -> Result<String, Error> {
     text.ok_or_else(|| Error::new(ErrorKind::InvalidOperation, format!("strftime_now: bad format {format:?}")))
-}
-
-fn is_sequence(value: &Value) -> bool {
-    use ValueKind::{Iterable, Map, Seq, String, Undefined};
-    matches!(value.kind(), Undefined | String | Seq | Map | Iterable)
-}
-
-/// `tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False)`, in Hugging Face's order.
-fn tojson(value: &Value, args: Rest<Value>, kwargs: Kwargs) -> Result<Value, Error> {
-    let arg = |at: usize, name: &str| -> Result<Value, Error> {
-        let named: Option<Value> = kwargs.get(name)?;
-        Ok(named.or_else(|| args.get(at).cloned()).unwrap_or_default())
-    };
-    let indent = arg(1, "indent")?;
-    let indent = match indent.as_usize() {
-        Some(n) => Some(" ".repeat(n.min(64))),
-        None => indent.as_str().map(str::to_owned),
-    };
-    let separators: Vec<Value> = arg(2, "separators")?.try_iter()?.collect();
-    let (item, key) = match separators.as_slice() {
-        [item, key] => (python::str(item), python::str(key)),
-        _ => ((if indent.is_some() { "," } else { ", " }).into(), ": ".into()),
-    };
-    let json = Json { ensure_ascii: arg(0, "ensure_ascii")?.is_true(), indent, item, key, sort_keys: arg(3, "sort_keys")?.is_true() };
-    kwargs.assert_all_used()?;
-    json.dumps(value).map(Value::from)
-}
-
-/// `join(between="", attribute=None)`, of `str` of each.
-fn join(value: &Value, between: Option<String>, kwargs: Kwargs) -> Result<String, Error> {
-    let named: Option<String> = kwargs.get("d")?;
-    let attribute: Option<String> = kwargs.get("attribute")?;
-    kwargs.assert_all_used()?;
-    let mut parts = Vec::new();
-    for item in value.try_iter()? {
-        parts.push(match &attribute {
-            Some(name) => python::str(&item.get_attr(name)?),
-            None => python::str(&item),
-        });
-    }
-    Ok(parts.join(&between.or(named).unwrap_or_default()))
-}
-
-/// `trim(chars=None)`.
-fn trim(value: &Value, chars: Option<&str>) -> String {
-    let text = python::str(value);
-    match chars {
-        Some(chars) => text.trim_matches(|c| chars.contains(c)).to_owned(),
-        None => text.trim().to_owned(),
-    }
-}
-
-/// Markup's entities, which differ from minijinja's.
-fn escape(value: &Value) -> String {
-    let text = python::str(value).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    text.replace('\'', "&#39;").replace('"', "&#34;")
 }

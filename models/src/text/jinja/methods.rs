@@ -2,6 +2,7 @@
 
 use super::ops::{Number, equal, number, type_error};
 use super::tuple::{Tuple, is_list, is_tuple};
+use super::view::View;
 use crate::text::python;
 use minijinja::value::{Kwargs, Object, ObjectRepr, Value, ValueKind};
 use minijinja::{Error, ErrorKind, FormatStyle, State, format_filter};
@@ -9,10 +10,53 @@ use std::fmt;
 use std::sync::Arc;
 
 const OF_TEXT: [&str; 47] = [
-    "capitalize", "casefold", "center", "count", "encode", "endswith", "expandtabs", "find", "format", "format_map", "index", "isalnum", "isalpha",
-    "isascii", "isdecimal", "isdigit", "isidentifier", "islower", "isnumeric", "isprintable", "isspace", "istitle", "isupper", "join", "ljust", "lower",
-    "lstrip", "maketrans", "partition", "removeprefix", "removesuffix", "replace", "rfind", "rindex", "rjust", "rpartition", "rsplit", "rstrip", "split",
-    "splitlines", "startswith", "strip", "swapcase", "title", "translate", "upper", "zfill",
+    "capitalize",
+    "casefold",
+    "center",
+    "count",
+    "encode",
+    "endswith",
+    "expandtabs",
+    "find",
+    "format",
+    "format_map",
+    "index",
+    "isalnum",
+    "isalpha",
+    "isascii",
+    "isdecimal",
+    "isdigit",
+    "isidentifier",
+    "islower",
+    "isnumeric",
+    "isprintable",
+    "isspace",
+    "istitle",
+    "isupper",
+    "join",
+    "ljust",
+    "lower",
+    "lstrip",
+    "maketrans",
+    "partition",
+    "removeprefix",
+    "removesuffix",
+    "replace",
+    "rfind",
+    "rindex",
+    "rjust",
+    "rpartition",
+    "rsplit",
+    "rstrip",
+    "split",
+    "splitlines",
+    "startswith",
+    "strip",
+    "swapcase",
+    "title",
+    "translate",
+    "upper",
+    "zfill",
 ];
 const OF_MAP: [&str; 6] = ["copy", "fromkeys", "get", "items", "keys", "values"];
 const OF_LIST: [&str; 3] = ["copy", "count", "index"];
@@ -111,13 +155,16 @@ impl<'a> Arguments<'a> {
 }
 
 /// What minijinja asks for a method that it has not: it has none of these.
-pub(in crate::text) fn method(state: &State<'_, '_>, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
+pub(super) fn method(state: &State<'_, '_>, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
     if hides(value, name) {
         return Err(type_error(format!("{name} would change a {}", value.kind())));
     }
     let unknown = || Error::from(ErrorKind::UnknownMethod);
     match value.kind() {
-        ValueKind::String => text(value.as_str().unwrap_or_default(), name, &Arguments::new(args, 3)?, args),
+        ValueKind::String => {
+            let given = if name == "format" { &[] } else { args };
+            text(value.as_str().unwrap_or_default(), name, &Arguments::new(given, 3)?, args)
+        }
         ValueKind::Map => map(value, name, &Arguments::new(args, 2)?),
         ValueKind::Seq | ValueKind::Iterable => list(value, name, &Arguments::new(args, 1)?),
         _ => Err(unknown()),
@@ -136,12 +183,16 @@ fn map(value: &Value, name: &str, args: &Arguments<'_>) -> Result<Option<Value>,
             }
             object.get_value(key).unwrap_or_else(|| args.list.get(1).cloned().unwrap_or_else(|| Value::from(())))
         }
-        "items" => object.try_iter_pairs().into_iter().flatten().map(|(k, v)| Value::from_object(Tuple(vec![k, v]))).collect(),
-        "keys" => value.try_iter()?.collect(),
-        "values" => object.try_iter_pairs().into_iter().flatten().map(|(_, v)| v).collect(),
+        "items" => view("dict_items", &mut object.try_iter_pairs().into_iter().flatten().map(|(k, v)| Value::from_object(Tuple(vec![k, v])))),
+        "keys" => view("dict_keys", &mut value.try_iter()?),
+        "values" => view("dict_values", &mut object.try_iter_pairs().into_iter().flatten().map(|(_, v)| v)),
         "copy" => value.clone(),
         _ => return Ok(None),
     }))
+}
+
+fn view(name: &'static str, items: &mut dyn Iterator<Item = Value>) -> Value {
+    Value::from_object(View { name, items: items.collect() })
 }
 
 fn list(value: &Value, name: &str, args: &Arguments<'_>) -> Result<Option<Value>, Error> {
@@ -214,7 +265,8 @@ fn text(s: &str, name: &str, args: &Arguments<'_>, given: &[Value]) -> Result<Op
             python::justify(s, name, width, args.text(1, "fillchar")?.as_deref()).into()
         }
         "format" => {
-            let said: Vec<Value> = given.iter().map(|v| if number(v).is_some() || v.is_kwargs() || v.as_object().is_some() { v.clone() } else { python::str(v).into() }).collect();
+            let said: Vec<Value> =
+                given.iter().map(|v| if number(v).is_some() || v.is_kwargs() || v.as_object().is_some() { v.clone() } else { python::str(v).into() }).collect();
             format_filter(FormatStyle::StrFormat, s, &said)?.into()
         }
         _ => return Ok(None),

@@ -4,18 +4,28 @@
 //! has no tuples and no bound methods. None of that can be set, so a template is translated before it is compiled: each operator
 //! becomes a call of a function that does what Python does. What is written outside of tags stays as it is, to the line.
 
+mod filters;
 mod lex;
+mod markup;
 mod methods;
 mod ops;
 mod parse;
 mod statement;
 mod tuple;
+mod view;
 
-pub(super) use methods::method;
-pub(super) use ops::install;
 pub(super) use tuple::Tuple;
+pub(super) use view::is_view;
 
 use lex::{Kind, Piece};
+use minijinja::Environment;
+
+/// What translated templates need: operators, and the filters and tests that differ from minijinja's.
+pub(super) fn install(env: &mut Environment<'static>) {
+    ops::install(env);
+    filters::install(env);
+    env.set_unknown_method_callback(methods::method);
+}
 
 /// The template in minijinja's words. What is not Jinja stays as it is, for minijinja to name the error and its line.
 pub(super) fn translate(source: &str) -> String {

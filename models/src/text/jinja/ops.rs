@@ -1,7 +1,9 @@
 //! Python's operators, as functions.
 
+use super::markup::{concat, marked_like};
 use super::methods::{self, Bound};
 use super::tuple::{Tuple, is_list, is_tuple};
+use super::view::is_view;
 use crate::text::python;
 use minijinja::value::{Rest, Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, FormatStyle, State, format_filter};
@@ -10,7 +12,7 @@ use std::cmp::Ordering;
 type Res = Result<Value, Error>;
 
 /// The functions that [`super::translate`] writes calls of.
-pub(in crate::text) fn install(env: &mut Environment<'static>) {
+pub(super) fn install(env: &mut Environment<'static>) {
     env.add_function("__tuple", |items: Rest<Value>| Value::from_object(Tuple(items.0)));
     env.add_function("__keep", keep);
     env.add_function("__kept", |state: &State<'_, '_>| state.get_temp(KEPT).unwrap_or_default());
@@ -53,7 +55,7 @@ fn fold(terms: Rest<Value>, one: fn(&Value, &Value) -> Res) -> Res {
     terms.try_fold(first, |a, b| one(&a, &b))
 }
 
-pub(in crate::text) fn type_error(text: String) -> Error {
+pub(super) fn type_error(text: String) -> Error {
     Error::new(ErrorKind::InvalidOperation, text)
 }
 
@@ -65,7 +67,7 @@ fn unsupported(sign: &str, a: &Value, b: &Value) -> Error {
 }
 
 #[derive(Clone, Copy)]
-pub(in crate::text) enum Number {
+pub(super) enum Number {
     Int(i128),
     Float(f64),
 }
@@ -80,7 +82,7 @@ impl Number {
 }
 
 /// Python's numbers, of which booleans are some.
-pub(in crate::text) fn number(value: &Value) -> Option<Number> {
+pub(super) fn number(value: &Value) -> Option<Number> {
     match value.kind() {
         ValueKind::Bool => Some(Number::Int(value.is_true().into())),
         ValueKind::Number if value.is_integer() => i128::try_from(value.clone()).ok().map(Number::Int),
@@ -121,8 +123,8 @@ fn arithmetic(sign: &str, a: &Value, b: &Value) -> Res {
 }
 
 fn add(a: &Value, b: &Value) -> Res {
-    if let (Some(a), Some(b)) = (a.as_str(), b.as_str()) {
-        return Ok(Value::from([a, b].concat()));
+    if a.as_str().is_some() && b.as_str().is_some() {
+        return Ok(concat(a, b));
     }
     let both = |is: fn(&Value) -> bool| is(a) && is(b);
     if both(is_list) || both(is_tuple) {
@@ -139,7 +141,7 @@ fn mul(a: &Value, b: &Value) -> Res {
     let (many, times) = if number(b).is_some() { (a, b) } else { (b, a) };
     let len = match many.kind() {
         ValueKind::String => many.as_str().map(str::len),
-        ValueKind::Seq | ValueKind::Iterable => many.len(),
+        ValueKind::Seq => many.len(),
         _ => None,
     };
     let (Some(len), Some(Number::Int(times))) = (len, number(times)) else { return arithmetic("*", a, b) };
@@ -148,7 +150,7 @@ fn mul(a: &Value, b: &Value) -> Res {
         return Err(type_error("a repetition is too large".into()));
     }
     if let Some(text) = many.as_str() {
-        return Ok(text.repeat(times).into());
+        return Ok(marked_like(many, text.repeat(times)));
     }
     let items: Vec<Value> = many.try_iter()?.collect();
     let items: Vec<Value> = (0..times).flat_map(|_| items.iter().cloned()).collect();
@@ -162,13 +164,14 @@ fn modulo(a: &Value, b: &Value) -> Res {
 }
 
 /// `format % arguments`; `%s` takes anything, as Python writes it.
-pub(in crate::text) fn format_percent(format: &str, arguments: &[Value]) -> Res {
-    let arguments: Vec<Value> = arguments.iter().map(|a| if number(a).is_some() && !matches!(a.kind(), ValueKind::Bool) { a.clone() } else { python::str(a).into() }).collect();
+pub(super) fn format_percent(format: &str, arguments: &[Value]) -> Res {
+    let arguments: Vec<Value> =
+        arguments.iter().map(|a| if number(a).is_some() && !matches!(a.kind(), ValueKind::Bool) { a.clone() } else { python::str(a).into() }).collect();
     format_filter(FormatStyle::Printf, format, &arguments).map(Value::from)
 }
 
 /// `a == b`.
-pub(in crate::text) fn equal(a: &Value, b: &Value) -> bool {
+pub(super) fn equal(a: &Value, b: &Value) -> bool {
     is_tuple(a) == is_tuple(b) && a == b
 }
 
@@ -196,7 +199,7 @@ fn order(sign: &str, a: &Value, b: &Value) -> Result<Ordering, Error> {
     Err(unsupported(sign, a, b))
 }
 
-fn contains(item: &Value, container: &Value) -> Result<bool, Error> {
+pub(super) fn contains(item: &Value, container: &Value) -> Result<bool, Error> {
     match container.kind() {
         ValueKind::Undefined => Ok(false),
         ValueKind::String => match (container.as_str(), item.as_str()) {
@@ -211,7 +214,7 @@ fn contains(item: &Value, container: &Value) -> Result<bool, Error> {
 }
 
 /// Whether Python could iterate over it; over what is undefined it can.
-pub(in crate::text) fn iterable(value: &Value) -> Result<(), Error> {
+pub(super) fn iterable(value: &Value) -> Result<(), Error> {
     match value.kind() {
         ValueKind::Undefined | ValueKind::String | ValueKind::Seq | ValueKind::Iterable | ValueKind::Map => Ok(()),
         kind => Err(type_error(format!("{kind} is not iterable"))),
@@ -232,6 +235,7 @@ fn attr(value: &Value, name: &str) -> Res {
 /// `value[key]`.
 fn item(value: &Value, key: &Value) -> Res {
     let found = match (value.kind(), number(key)) {
+        (ValueKind::Iterable, _) if is_view(value) => Value::UNDEFINED,
         (ValueKind::Seq | ValueKind::Iterable | ValueKind::String, Some(Number::Int(at))) => value.get_item(&int(at))?,
         (ValueKind::Seq | ValueKind::Iterable | ValueKind::String, _) => Value::UNDEFINED,
         _ => value.get_item(key)?,
@@ -274,7 +278,8 @@ fn slice(value: &Value, start: &Value, stop: &Value, step: &Value) -> Res {
         let chars: Vec<char> = text.chars().collect();
         return Ok(taken(chars.len())?.into_iter().map(|i| chars[i]).collect::<String>().into());
     }
-    if !is_list(value) && !is_tuple(value) {
+    // The rest of what can be iterated over is a range.
+    if is_view(value) || !matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable) {
         return Err(unsupported("[:]", value, value));
     }
     let items: Vec<Value> = value.try_iter()?.collect();

@@ -24,7 +24,6 @@ pub(super) fn is_tuple(value: &Value) -> bool {
     value.downcast_object_ref::<Tuple>().is_some()
 }
 
-/// A list, or what minijinja has in the place of one: a view of a list, the keys of a map.
-pub(in crate::text) fn is_list(value: &Value) -> bool {
-    matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable) && !is_tuple(value)
+pub(super) fn is_list(value: &Value) -> bool {
+    value.kind() == ValueKind::Seq && !is_tuple(value)
 }
