@@ -22,6 +22,7 @@ pub(super) fn str(value: &Value) -> String {
 /// `repr(value)`.
 fn repr(value: &Value, out: &mut String) {
     match value.kind() {
+        ValueKind::Undefined => out.push_str("Undefined"),
         ValueKind::None => out.push_str("None"),
         ValueKind::Bool => out.push_str(if value.is_true() { "True" } else { "False" }),
         ValueKind::Number => number(value, out),
@@ -291,7 +292,7 @@ fn json_number(value: &Value, out: &mut String) {
 fn json_key(key: &Value) -> String {
     match key.kind() {
         ValueKind::None => "null".into(),
-        ValueKind::Bool => key.to_string(),
+        ValueKind::Bool => if key.is_true() { "true" } else { "false" }.into(),
         _ => str(key),
     }
 }

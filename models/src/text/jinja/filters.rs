@@ -5,7 +5,7 @@ use super::ops::{Number, contains, equal, format_percent, iterable, number, type
 use super::tuple::Tuple;
 use super::view::{Generator, is_view};
 use crate::text::python::{self, Json};
-use minijinja::value::{Kwargs, Rest, Value, ValueKind};
+use minijinja::value::{Kwargs, Rest, Value, ValueKind, from_args};
 use minijinja::{Environment, Error, State, filters};
 
 type Res = Result<Value, Error>;
@@ -27,6 +27,9 @@ pub(in crate::text) fn install(env: &mut Environment<'static>) {
     env.add_filter("length", length);
     env.add_filter("count", length);
     env.add_filter("int", int);
+    env.add_filter("float", float);
+    env.add_filter("round", round);
+    env.add_filter("dictsort", dictsort);
     env.add_filter("list", |v: &Value| over(v)?.try_iter().map(|items| items.collect::<Value>()));
     env.add_filter("first", |v: &Value| over(v)?.try_iter().map(|mut items| items.next().unwrap_or_default()));
     env.add_filter("last", |v: &Value| over(v)?.try_iter().map(|items| items.last().unwrap_or_default()));
@@ -64,26 +67,20 @@ fn over_true(value: &Value) -> Res {
 }
 
 fn picked(state: &State<'_, '_>, value: &Value, args: Rest<Value>, how: &str) -> Res {
-    let arguments: Vec<Value> = std::iter::once(over_true(value)?).chain(args.0).collect();
-    let call = |f: &dyn Fn(&[Value]) -> Result<Vec<Value>, Error>| f(&arguments).map(Generator::of);
-    match how {
-        "select" => call(&|a| {
-            let (v, test, rest) = minijinja::value::from_args(a)?;
-            filters::select(state, v, test, rest)
-        }),
-        "reject" => call(&|a| {
-            let (v, test, rest) = minijinja::value::from_args(a)?;
-            filters::reject(state, v, test, rest)
-        }),
-        "selectattr" => call(&|a| {
-            let (v, attribute, test, rest) = minijinja::value::from_args(a)?;
-            filters::selectattr(state, v, attribute, test, rest)
-        }),
-        _ => call(&|a| {
-            let (v, attribute, test, rest) = minijinja::value::from_args(a)?;
-            filters::rejectattr(state, v, attribute, test, rest)
-        }),
+    if !value.is_true() {
+        return Ok(Generator::of([]));
     }
+    let arguments: Vec<Value> = std::iter::once(over(value)?).chain(args.0).collect();
+    let items = if how.ends_with("attr") {
+        let (value, attribute, test, rest) = from_args(&arguments)?;
+        let filter = if how == "selectattr" { filters::selectattr } else { filters::rejectattr };
+        filter(state, value, attribute, test, rest)?
+    } else {
+        let (value, test, rest) = from_args(&arguments)?;
+        let filter = if how == "select" { filters::select } else { filters::reject };
+        filter(state, value, test, rest)?
+    };
+    Ok(Generator::of(items))
 }
 
 /// `tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False)`, in Hugging Face's order.
@@ -197,6 +194,41 @@ fn int(value: &Value, args: Rest<Value>, kwargs: Kwargs) -> Res {
         }
         _ => default,
     })
+}
+
+/// `float(default=0.0)`.
+fn float(value: &Value, default: Option<Value>, kwargs: Kwargs) -> Res {
+    let named: Option<Value> = kwargs.get("default")?;
+    kwargs.assert_all_used()?;
+    if value.is_undefined() {
+        return Err(Error::from(minijinja::ErrorKind::UndefinedError));
+    }
+    let read = match (number(value), value.as_str()) {
+        (Some(n), _) => Some(n.float()),
+        (None, text) => text.and_then(|t| t.trim_matches(python::is_space).parse().ok()),
+    };
+    Ok(read.map_or_else(|| default.or(named).unwrap_or_else(|| 0.0.into()), Value::from))
+}
+
+/// `round(precision=0, method="common")`: to the even neighbour where both are as near.
+fn round(value: &Value, args: Rest<Value>, kwargs: Kwargs) -> Res {
+    let (precision, method): (Option<i32>, Option<String>) = (kwargs.get("precision")?, kwargs.get("method")?);
+    kwargs.assert_all_used()?;
+    let precision = precision.or_else(|| args.first().and_then(|v| i32::try_from(v.clone()).ok())).unwrap_or(0).clamp(0, 300);
+    let method = method.or_else(|| args.get(1).map(python::str)).unwrap_or_else(|| "common".into());
+    let scale = 10f64.powi(precision);
+    match (number(value), method.as_str()) {
+        (Some(Number::Int(_)), "common") => Ok(value.clone()),
+        (Some(n), "common") => Ok(format!("{:.*}", precision as usize, n.float()).parse::<f64>().map_or_else(|_| value.clone(), Value::from)),
+        (Some(n), "ceil") => Ok(((n.float() * scale).ceil() / scale).into()),
+        (Some(n), "floor") => Ok(((n.float() * scale).floor() / scale).into()),
+        _ => Err(type_error(format!("round: not for {} and {method:?}", value.kind()))),
+    }
+}
+
+fn dictsort(value: &Value, kwargs: Kwargs) -> Res {
+    let pairs = filters::dictsort(value, kwargs)?;
+    Ok(pairs.try_iter()?.map(|pair| Ok(Value::from_object(Tuple(pair.try_iter()?.collect())))).collect::<Result<Vec<Value>, Error>>()?.into())
 }
 
 fn items(value: &Value) -> Res {

@@ -318,7 +318,7 @@ fn split(s: &str, sep: Option<&str>, max: usize, from_end: bool) -> Result<Value
             let mut rest = s.trim_start_matches(python::is_space);
             while !rest.is_empty() {
                 if parts.len() == max {
-                    parts.push(rest.trim_end_matches(python::is_space));
+                    parts.push(rest);
                     break;
                 }
                 let end = rest.find(python::is_space).unwrap_or(rest.len());
@@ -332,7 +332,7 @@ fn split(s: &str, sep: Option<&str>, max: usize, from_end: bool) -> Result<Value
             let mut rest = s.trim_end_matches(python::is_space);
             while !rest.is_empty() {
                 if parts.len() == max {
-                    parts.push(rest.trim_start_matches(python::is_space));
+                    parts.push(rest);
                     break;
                 }
                 let (at, len) = rest.char_indices().rfind(|(_, c)| python::is_space(*c)).map_or((0, 0), |(i, c)| (i, c.len_utf8()));

@@ -37,6 +37,28 @@ pub(super) fn install(env: &mut Environment<'static>) {
     env.add_function("__attr", attr);
     env.add_function("__item", item);
     env.add_function("__slice", slice);
+    env.add_function("dict", dict);
+}
+
+/// `dict(pairs or a mapping, …)`.
+fn dict(from: Rest<Value>) -> Res {
+    let mut pairs: Vec<(Value, Value)> = Vec::new();
+    for source in from.iter() {
+        match source.as_object().and_then(|o| o.try_iter_pairs()).filter(|_| source.kind() == ValueKind::Map) {
+            Some(items) => pairs.extend(items),
+            None => {
+                iterable(source)?;
+                for pair in source.try_iter()? {
+                    let mut pair = pair.try_iter()?;
+                    match (pair.next(), pair.next(), pair.next()) {
+                        (Some(key), Some(value), None) => pairs.push((key, value)),
+                        _ => return Err(type_error("dict needs pairs".into())),
+                    }
+                }
+            }
+        }
+    }
+    Ok(pairs.into_iter().collect())
 }
 
 const KEPT: &str = "kept";
@@ -73,7 +95,7 @@ pub(super) enum Number {
 }
 
 impl Number {
-    fn float(self) -> f64 {
+    pub(super) fn float(self) -> f64 {
         match self {
             Number::Int(n) => n as f64,
             Number::Float(x) => x,

@@ -40,7 +40,7 @@ pub(super) fn block(tokens: &[Token<'_>], namespaces: &[&str]) -> Option<String>
 }
 
 fn each(parser: &mut Parser<'_, '_>) -> Option<String> {
-    let targets = targets(parser)?;
+    let targets = targets(parser, 0)?;
     parser.word("in").then_some(())?;
     let mut items = vec![parser.or(Want::Value)?];
     while parser.sign(",") {
@@ -59,7 +59,7 @@ fn each(parser: &mut Parser<'_, '_>) -> Option<String> {
 }
 
 fn set(parser: &mut Parser<'_, '_>) -> Option<String> {
-    let targets = targets(parser)?;
+    let targets = targets(parser, 0)?;
     if parser.sign("=") {
         return Some(format!("set {targets} = {}", parser.tuple(Want::Value)?));
     }
@@ -67,12 +67,14 @@ fn set(parser: &mut Parser<'_, '_>) -> Option<String> {
     parser.done().then(|| format!("set {targets}"))
 }
 
+const TARGETS_DEPTH_MAX: usize = 8;
+
 /// Names, dotted names, and lists of them, with or without brackets.
-fn targets(parser: &mut Parser<'_, '_>) -> Option<String> {
+fn targets(parser: &mut Parser<'_, '_>, depth: usize) -> Option<String> {
     let mut said = String::new();
     loop {
-        if parser.sign("(") {
-            said += &format!("({})", targets(parser)?);
+        if depth < TARGETS_DEPTH_MAX && parser.sign("(") {
+            said += &format!("({})", targets(parser, depth + 1)?);
             parser.sign(")").then_some(())?;
         } else {
             said += parser.name()?;
@@ -91,7 +93,7 @@ fn targets(parser: &mut Parser<'_, '_>) -> Option<String> {
 fn with(parser: &mut Parser<'_, '_>) -> Option<String> {
     let mut said = Vec::new();
     while !parser.done() {
-        let target = targets(parser)?;
+        let target = targets(parser, 0)?;
         parser.sign("=").then_some(())?;
         said.push(format!("{target}={}", parser.expression(Want::Value)?));
         if !parser.sign(",") {
