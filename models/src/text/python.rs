@@ -75,7 +75,7 @@ pub(super) fn title(text: &str) -> String {
         if inside {
             out.extend(c.to_lowercase())
         } else {
-            out.extend(c.to_uppercase())
+            out.push_str(&title_case(c))
         }
         inside = c.is_lowercase() || c.is_uppercase();
     }
@@ -85,8 +85,13 @@ pub(super) fn title(text: &str) -> String {
 /// `text.capitalize()`.
 pub(super) fn capitalize(text: &str) -> String {
     let mut chars = text.chars();
-    let first = chars.next().into_iter().flat_map(char::to_uppercase);
-    first.collect::<String>() + &chars.as_str().to_lowercase()
+    chars.next().map(title_case).unwrap_or_default() + &chars.as_str().to_lowercase()
+}
+
+/// Upper case at the head of a word: `Ss` of `ß`. (The four letters that have a third case, as `ǅ`, are not told apart.)
+fn title_case(c: char) -> String {
+    let mut upper = c.to_uppercase();
+    upper.next().into_iter().chain(upper.flat_map(char::to_lowercase)).collect()
 }
 
 /// `zfill`, `ljust`, `rjust` and `center`.

@@ -1,7 +1,8 @@
 //! Chat templates: Jinja as Hugging Face's `apply_chat_template` runs it, on minijinja.
 //!
-//! What still differs from jinja2: tuples print as lists, `~` writes a list's texts in double quotes, a falsy left side
-//! of `and` gives false instead of itself, and there is no `%` formatting.
+//! Templates are translated first (`jinja`), so that operators, filters and methods do what they do in Python. What still differs:
+//! macros have no `varargs` and their defaults cannot name other parameters, `{% with %}` reads its values one after the other, 1 and
+//! true are two keys, and jinja2's `cycler`, `joiner`, `lipsum` and rarer filters (`wordcount`, `truncate`, `striptags`) are missing.
 
 use super::TextError;
 use super::jinja;
@@ -58,7 +59,9 @@ impl ChatTemplates {
     pub fn new(sources: Vec<(String, String)>, specials: Map<String, JsonValue>) -> Result<Self, String> {
         let mut env = environment();
         for (name, source) in sources {
-            env.add_template_owned(name.clone(), jinja::translate(&source)).map_err(|e| format!("chat template {name:?}: {}", describe(&e)))?;
+            let wrong = |why: String| format!("chat template {name:?}: {why}");
+            let translated = jinja::translate(&source).map_err(|line| wrong(format!("syntax error (in {name}:{line})")))?;
+            env.add_template_owned(name.clone(), translated).map_err(|e| wrong(describe(&e)))?;
         }
         Ok(Self { env, specials })
     }

@@ -19,6 +19,7 @@ pub(in crate::text) fn install(env: &mut Environment<'static>) {
     env.add_filter("upper", |v: &Value| marked_like(v, python::str(v).to_uppercase()));
     env.add_filter("lower", |v: &Value| marked_like(v, python::str(v).to_lowercase()));
     env.add_filter("capitalize", |v: &Value| marked_like(v, python::capitalize(&python::str(v))));
+    env.add_filter("title", |v: &Value| marked_like(v, title(&python::str(v))));
     env.add_filter("trim", trim);
     env.add_filter("replace", replace);
     env.add_filter("indent", indent);
@@ -118,6 +119,12 @@ fn join(value: &Value, between: Option<Value>, kwargs: Kwargs) -> Res {
         parts.push(python::str(&part));
     }
     Ok(parts.join(&between.or(named).map_or_else(String::new, |v| python::str(&v))).into())
+}
+
+/// Jinja's own: words are what is between white space, hyphens and opening brackets.
+fn title(text: &str) -> String {
+    let between = |c: char| python::is_space(c) || "-({[<".contains(c);
+    text.split_inclusive(between).map(python::capitalize).collect()
 }
 
 /// `trim(chars=None)`.

@@ -65,7 +65,11 @@ pub(super) fn pieces(source: &str) -> Vec<Piece<'_>> {
                 continue;
             }
         };
-        let Some((tag, len)) = tag(rest, kind) else { break };
+        let (tag, len) = tag(rest, kind).unwrap_or_else(|| {
+            // It does not end.
+            let (open, inner) = rest.split_at(2);
+            (Tag { kind, open, inner, close: "", tokens: None }, rest.len())
+        });
         let raw = kind == Kind::Block && tag.tokens.as_deref() == Some(&[Token::Name("raw")]);
         if raw {
             // As it is, to the end of the tag that closes it.

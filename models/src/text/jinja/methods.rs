@@ -265,8 +265,9 @@ fn text(s: &str, name: &str, args: &Arguments<'_>, given: &[Value]) -> Result<Op
             python::justify(s, name, width, args.text(1, "fillchar")?.as_deref()).into()
         }
         "format" => {
-            let said: Vec<Value> =
-                given.iter().map(|v| if number(v).is_some() || v.is_kwargs() || v.as_object().is_some() { v.clone() } else { python::str(v).into() }).collect();
+            // A field may look into a list or a map; else it is written as Python writes it.
+            let whole = |v: &Value| number(v).is_some() || v.is_kwargs() || (s.contains(['[', '.']) && v.as_object().is_some());
+            let said: Vec<Value> = given.iter().map(|v| if whole(v) { v.clone() } else { python::str(v).into() }).collect();
             format_filter(FormatStyle::StrFormat, s, &said)?.into()
         }
         _ => return Ok(None),

@@ -19,6 +19,7 @@ pub(super) use view::is_view;
 
 use lex::{Kind, Piece};
 use minijinja::Environment;
+use statement::Said;
 
 /// What translated templates need: operators, and the filters and tests that differ from minijinja's.
 pub(super) fn install(env: &mut Environment<'static>) {
@@ -27,30 +28,40 @@ pub(super) fn install(env: &mut Environment<'static>) {
     env.set_unknown_method_callback(methods::method);
 }
 
-/// The template in minijinja's words. What is not Jinja stays as it is, for minijinja to name the error and its line.
-pub(super) fn translate(source: &str) -> String {
+/// The template in minijinja's words, or the line of what is not Jinja. Nothing that could not be read reaches minijinja, whose parser
+/// follows some brackets and signs as deep as they go.
+pub(super) fn translate(source: &str) -> Result<String, usize> {
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
     let pieces = lex::pieces(&source);
     let namespaces = pieces.iter().filter_map(Piece::namespace).collect::<Vec<_>>();
     let mut out = String::with_capacity(source.len() * 2);
+    let mut line = 1;
     for piece in &pieces {
-        match piece {
-            Piece::Text(text) => out.push_str(text),
-            Piece::Tag(tag) => {
-                let inner = tag.tokens.as_deref().and_then(|tokens| match tag.kind {
-                    Kind::Print => statement::print(tokens, &namespaces),
-                    Kind::Block => statement::block(tokens, &namespaces),
-                });
-                match inner {
-                    Some(inner) => {
-                        let lines = |s: &str| s.matches('\n').count();
-                        let missing = lines(tag.inner).saturating_sub(lines(&inner));
-                        out.extend([tag.open, " ", &inner, &"\n".repeat(missing), " ", tag.close]);
-                    }
-                    None => out.extend([tag.open, tag.inner, tag.close]),
-                }
+        let tag = match piece {
+            Piece::Text(text) => {
+                line += lines(text);
+                out.push_str(text);
+                continue;
             }
+            Piece::Tag(tag) => tag,
+        };
+        let tokens = tag.tokens.as_deref().ok_or(line)?;
+        let inner = match tag.kind {
+            Kind::Print => statement::print(tokens, &namespaces),
+            Kind::Block => statement::block(tokens, &namespaces),
+        };
+        match inner.ok_or(line)? {
+            Said::Anew(inner) => {
+                let missing = lines(tag.inner).saturating_sub(lines(&inner));
+                out.extend([tag.open, " ", &inner, &"\n".repeat(missing), " ", tag.close]);
+            }
+            Said::AsItWas => out.extend([tag.open, tag.inner, tag.close]),
         }
+        line += lines(tag.inner);
     }
-    out
+    Ok(out)
+}
+
+fn lines(text: &str) -> usize {
+    text.bytes().filter(|&b| b == b'\n').count()
 }

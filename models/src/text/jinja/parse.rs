@@ -8,6 +8,12 @@ use super::methods;
 /// Brackets within brackets, as many as minijinja itself reads with room to spare for the calls that are put around.
 const DEPTH_MAX: usize = 60;
 
+/// Arguments of one call that adds or joins.
+const TERMS_MAX: usize = 100;
+
+/// Sides of one `or`.
+const SIDES_MAX: usize = 200;
+
 /// What an expression becomes; None where the tokens are no expression.
 type Said = Option<String>;
 
@@ -113,7 +119,7 @@ impl<'t, 's> Parser<'t, 's> {
         while self.word("or") {
             sides.push(self.and(want)?);
         }
-        Some(between(&sides, " or "))
+        between(&sides, " or ")
     }
 
     /// Python's `a and b` is a itself where that is false. It is kept aside, so that it is asked for once.
@@ -123,7 +129,7 @@ impl<'t, 's> Parser<'t, 's> {
             sides.push(self.not()?);
         }
         if want == Want::Truth {
-            return Some(between(&sides, " and "));
+            return between(&sides, " and ");
         }
         sides.into_iter().reduce(|a, b| format!("({b} if __keep({a}) else __kept())"))
     }
@@ -164,7 +170,7 @@ impl<'t, 's> Parser<'t, 's> {
             links.push(if negated { format!("(not {said})") } else { said });
             left = right;
         }
-        Some(if links.is_empty() { left } else { between(&links, " and ") })
+        if links.is_empty() { Some(left) } else { between(&links, " and ") }
     }
 
     fn sum(&mut self) -> Said {
@@ -173,10 +179,10 @@ impl<'t, 's> Parser<'t, 's> {
             if self.sign("+") {
                 terms.push(self.joined()?);
             } else if self.sign("-") {
-                let left = sum_of(&terms);
+                let left = call_over("__add", terms);
                 terms = vec![call("__sub", &[left, self.joined()?])];
             } else {
-                return Some(sum_of(&terms));
+                return Some(call_over("__add", terms));
             }
         }
     }
@@ -186,7 +192,7 @@ impl<'t, 's> Parser<'t, 's> {
         while self.sign("~") {
             parts.push(self.product()?);
         }
-        Some(if parts.len() == 1 { parts.remove(0) } else { call("__join", &parts) })
+        Some(call_over("__join", parts))
     }
 
     fn product(&mut self) -> Said {
@@ -348,7 +354,7 @@ impl<'t, 's> Parser<'t, 's> {
     }
 
     /// Filters, tests and calls after them.
-    pub(super) fn filtered(&mut self, mut said: String) -> Said {
+    fn filtered(&mut self, mut said: String) -> Said {
         loop {
             if self.sign("|") {
                 let name = self.dotted()?;
@@ -383,7 +389,7 @@ impl<'t, 's> Parser<'t, 's> {
         }
     }
 
-    fn dotted(&mut self) -> Said {
+    pub(super) fn dotted(&mut self) -> Said {
         let mut name = self.name()?.to_owned();
         while self.sign(".") {
             name += ".";
@@ -397,12 +403,24 @@ fn call(function: &str, arguments: &[String]) -> String {
     format!("{function}({})", arguments.join(", "))
 }
 
-fn between(sides: &[String], word: &str) -> String {
-    if let [only] = sides { only.clone() } else { format!("({})", sides.join(word)) }
+/// None where there are more sides than minijinja's recursion over them should see.
+fn between(sides: &[String], word: &str) -> Said {
+    match sides {
+        [only] => Some(only.clone()),
+        sides => (sides.len() <= SIDES_MAX).then(|| format!("({})", sides.join(word))),
+    }
 }
 
-fn sum_of(terms: &[String]) -> String {
-    if let [only] = terms { only.clone() } else { call("__add", terms) }
+/// A call with all of them, from the left: minijinja's calls have a bound.
+fn call_over(function: &str, terms: Vec<String>) -> String {
+    let mut said = Vec::new();
+    for term in terms {
+        if said.len() == TERMS_MAX {
+            said = vec![call(function, &said)];
+        }
+        said.push(term);
+    }
+    if said.len() == 1 { said.remove(0) } else { call(function, &said) }
 }
 
 /// A literal of minijinja's.

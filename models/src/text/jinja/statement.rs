@@ -3,13 +3,23 @@
 use super::lex::Token;
 use super::parse::{Parser, Want};
 
-pub(super) fn print(tokens: &[Token<'_>], namespaces: &[&str]) -> Option<String> {
-    let mut parser = Parser::new(tokens, namespaces);
-    let said = parser.tuple(Want::Value)?;
-    parser.done().then_some(said)
+/// What becomes of the inside of a tag.
+pub(super) enum Said {
+    Anew(String),
+    AsItWas,
 }
 
-pub(super) fn block(tokens: &[Token<'_>], namespaces: &[&str]) -> Option<String> {
+/// The most tokens of a tag that is left to minijinja.
+const TOKENS_MAX: usize = 50;
+
+/// None for what is no expression; so, too, below.
+pub(super) fn print(tokens: &[Token<'_>], namespaces: &[&str]) -> Option<Said> {
+    let mut parser = Parser::new(tokens, namespaces);
+    let said = parser.tuple(Want::Value)?;
+    parser.done().then_some(Said::Anew(said))
+}
+
+pub(super) fn block(tokens: &[Token<'_>], namespaces: &[&str]) -> Option<Said> {
     let mut parser = Parser::new(tokens, namespaces);
     let said = match parser.name()? {
         word @ ("if" | "elif") => format!("{word} {}", parser.tuple(Want::Truth)?),
@@ -24,19 +34,27 @@ pub(super) fn block(tokens: &[Token<'_>], namespaces: &[&str]) -> Option<String>
             let parameters = if parser.sign("(") { format!("({})", parser.arguments()?) } else { String::new() };
             format!("call{parameters} {}", parser.expression(Want::Value)?)
         }
-        "filter" => {
-            // Written as jinja2 reads it: a filter of nothing, and filters of that.
-            let name = parser.name()?;
-            let arguments = if parser.sign("(") { format!("({})", parser.arguments()?) } else { String::new() };
-            format!("filter {name}{arguments}")
-        }
+        "filter" => format!("filter {}", filters(&mut parser)?),
         // It marks what a training run may learn from, and is nothing to a rendered prompt. What is set in it is gone after it.
         "generation" => "with".into(),
         "endgeneration" => "endwith".into(),
         "with" => with(&mut parser)?,
-        _ => return None,
+        _ => return (tokens.len() <= TOKENS_MAX).then_some(Said::AsItWas),
     };
-    parser.done().then_some(said)
+    parser.done().then_some(Said::Anew(said))
+}
+
+/// Filters of a block, with a bar between them.
+fn filters(parser: &mut Parser<'_, '_>) -> Option<String> {
+    let mut said = Vec::new();
+    loop {
+        let name = parser.dotted()?;
+        let arguments = if parser.sign("(") { format!("({})", parser.arguments()?) } else { String::new() };
+        said.push(name + &arguments);
+        if !parser.sign("|") {
+            return Some(said.join(" | "));
+        }
+    }
 }
 
 fn each(parser: &mut Parser<'_, '_>) -> Option<String> {
@@ -63,8 +81,8 @@ fn set(parser: &mut Parser<'_, '_>) -> Option<String> {
     if parser.sign("=") {
         return Some(format!("set {targets} = {}", parser.tuple(Want::Value)?));
     }
-    // A block's filters are left to minijinja.
-    parser.done().then(|| format!("set {targets}"))
+    let filters = if parser.sign("|") { format!(" | {}", filters(parser)?) } else { String::new() };
+    Some(format!("set {targets}{filters}"))
 }
 
 const TARGETS_DEPTH_MAX: usize = 8;
