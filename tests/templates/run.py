@@ -10,6 +10,7 @@ import argparse, json, os, subprocess, sys
 from conversations import everything
 from environment import NOW, SPECIALS, environment
 
+
 def expected(template, case):
     """(text, None), or (None, why not)."""
     _, messages, kwargs = case

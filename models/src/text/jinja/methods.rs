@@ -155,22 +155,28 @@ impl<'a> Arguments<'a> {
 }
 
 /// What minijinja asks for a method that it has not: it has none of these.
-pub(super) fn method(state: &State<'_, '_>, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
+pub(super) fn method(_: &State<'_, '_>, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
     if hides(value, name) {
         return Err(type_error(format!("{name} would change a {}", value.kind())));
     }
     let unknown = || Error::from(ErrorKind::UnknownMethod);
-    match value.kind() {
-        ValueKind::String => {
-            let given = if name == "format" { &[] } else { args };
-            text(value.as_str().unwrap_or_default(), name, &Arguments::new(given, 3)?, args)
-        }
-        ValueKind::Map => map(value, name, &Arguments::new(args, 2)?),
-        ValueKind::Seq | ValueKind::Iterable => list(value, name, &Arguments::new(args, 1)?),
-        _ => Err(unknown()),
+    if !has(value, name) {
+        return Err(unknown());
     }
-    .and_then(|v| v.ok_or_else(unknown))
-    .or_else(|e| if e.kind() == ErrorKind::UnknownMethod { minijinja_contrib::pycompat::unknown_method_callback(state, value, name, args) } else { Err(e) })
+    let called = match value.as_str() {
+        Some(s) if name == "format" => Some(format(s, args)?),
+        Some(s) => text(s, name, &Arguments::new(args, 3)?)?,
+        None if value.kind() == ValueKind::Map => map(value, name, &Arguments::new(args, 2)?)?,
+        None => list(value, name, &Arguments::new(args, 1)?)?,
+    };
+    called.ok_or_else(unknown)
+}
+
+/// A field may look into a list or a map; else it is written as Python writes it.
+fn format(s: &str, args: &[Value]) -> Result<Value, Error> {
+    let whole = |v: &Value| number(v).is_some() || v.is_kwargs() || (s.contains(['[', '.']) && v.as_object().is_some());
+    let said: Vec<Value> = args.iter().map(|v| if whole(v) { v.clone() } else { python::str(v).into() }).collect();
+    format_filter(FormatStyle::StrFormat, s, &said).map(Value::from)
 }
 
 fn map(value: &Value, name: &str, args: &Arguments<'_>) -> Result<Option<Value>, Error> {
@@ -205,7 +211,7 @@ fn list(value: &Value, name: &str, args: &Arguments<'_>) -> Result<Option<Value>
     })
 }
 
-fn text(s: &str, name: &str, args: &Arguments<'_>, given: &[Value]) -> Result<Option<Value>, Error> {
+fn text(s: &str, name: &str, args: &Arguments<'_>) -> Result<Option<Value>, Error> {
     Ok(Some(match name {
         "strip" | "lstrip" | "rstrip" => {
             let chars = args.text(0, "chars")?;
@@ -256,6 +262,7 @@ fn text(s: &str, name: &str, args: &Arguments<'_>, given: &[Value]) -> Result<Op
         }
         "isspace" => (!s.is_empty() && s.chars().all(python::is_space)).into(),
         "isalpha" => (!s.is_empty() && s.chars().all(char::is_alphabetic)).into(),
+        "isascii" => s.is_ascii().into(),
         "isalnum" => (!s.is_empty() && s.chars().all(char::is_alphanumeric)).into(),
         "isdigit" | "isnumeric" | "isdecimal" => (!s.is_empty() && s.chars().all(char::is_numeric)).into(),
         "islower" => (s.chars().any(char::is_lowercase) && !s.chars().any(char::is_uppercase)).into(),
@@ -263,12 +270,6 @@ fn text(s: &str, name: &str, args: &Arguments<'_>, given: &[Value]) -> Result<Op
         "zfill" | "ljust" | "rjust" | "center" => {
             let width = args.int(0, "width")?.and_then(|n| usize::try_from(n).ok()).unwrap_or(0).min(1_000_000);
             python::justify(s, name, width, args.text(1, "fillchar")?.as_deref()).into()
-        }
-        "format" => {
-            // A field may look into a list or a map; else it is written as Python writes it.
-            let whole = |v: &Value| number(v).is_some() || v.is_kwargs() || (s.contains(['[', '.']) && v.as_object().is_some());
-            let said: Vec<Value> = given.iter().map(|v| if whole(v) { v.clone() } else { python::str(v).into() }).collect();
-            format_filter(FormatStyle::StrFormat, s, &said)?.into()
         }
         _ => return Ok(None),
     }))

@@ -108,15 +108,19 @@ fn targets(parser: &mut Parser<'_, '_>, depth: usize) -> Option<String> {
     }
 }
 
+/// Every value is read before any name has its new one.
 fn with(parser: &mut Parser<'_, '_>) -> Option<String> {
-    let mut said = Vec::new();
+    let (mut values, mut names) = (Vec::new(), Vec::new());
     while !parser.done() {
         let target = targets(parser, 0)?;
         parser.sign("=").then_some(())?;
-        said.push(format!("{target}={}", parser.expression(Want::Value)?));
+        let i = names.len();
+        values.push(format!("__with{i}={}", parser.expression(Want::Value)?));
+        names.push(format!("{}=__with{i}", if target.contains(',') { format!("({target})") } else { target }));
         if !parser.sign(",") {
             break;
         }
     }
-    Some(format!("with {}", said.join(", ")))
+    values.append(&mut names);
+    Some(format!("with {}", values.join(", ")))
 }
