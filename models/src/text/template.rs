@@ -1,8 +1,9 @@
 //! Chat templates: Jinja as Hugging Face's `apply_chat_template` runs it, on minijinja.
 //!
 //! Templates are translated first (`jinja`), so that operators, filters and methods do what they do in Python. What still differs:
-//! macros have no `varargs` and their defaults cannot name other parameters, 1 and true are two keys, and jinja2's `cycler`, `joiner`,
-//! `lipsum` and rarer filters (`wordcount`, `truncate`, `striptags`) are missing.
+//! macros have no `varargs` and their defaults cannot name other parameters, 1 and true are two keys, `str.format` knows neither `!r` nor `%`,
+//! and jinja2's `print`, `cycler`, `joiner`, `lipsum` and rarer filters (`wordcount`, `truncate`, `striptags`) are missing. No template of
+//! `tests/templates` asks for any of it.
 
 use super::TextError;
 use super::jinja;
