@@ -10,7 +10,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 BINARY := $(CARGO_TARGET_DIR)/release/coxswain
 SETUP := $(CARGO_TARGET_DIR)/debug/setup
 
-.PHONY: serve test build model native check lint sim bench bench-stall bench-worker gpu-bench deploy-test console oracle clean help need tool
+.PHONY: serve test build model native check lint sim bench bench-stall bench-worker gpu-bench deploy-test console templates oracle clean help need tool
 
 help: ## What there is to make
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -65,6 +65,10 @@ deploy-test: build model ## deploy/ against a live service: Prometheus, every pa
 
 console: build model ## The console in headless Chromium, before the real service (ARGS="--screenshots docs" makes its pictures)
 	tests/console/run.sh "$(BINARY)" $(ARGS)
+
+templates: need ## 70 chat templates as jinja2 renders them (ARGS="--only Qwen --verbose"); needs python3 and no MLX
+	@setup/progress.sh "the renderer" "the first time takes some minutes" cargo build --locked --package models --no-default-features --features text --example render
+	tests/templates/run.sh "$(CARGO_TARGET_DIR)/debug/examples/render" $(ARGS)
 
 oracle: ## The Python environment that makes goldens: mlx-lm, pinned
 	oracle/setup.sh

@@ -23,8 +23,8 @@ impl Speech {
     /// What the model's chat template shows, where nothing else is said.
     pub(crate) fn new(text: &Text, dialect: Option<Dialect>, reasoning: Option<Reasoning>) -> Speech {
         let template = text.template().unwrap_or_default();
-        let dialect = dialect.unwrap_or_else(|| Dialect::detect(&template));
-        let reasoning = reasoning.unwrap_or_else(|| Reasoning::detect(&template));
+        let dialect = dialect.unwrap_or_else(|| Dialect::detect(template));
+        let reasoning = reasoning.unwrap_or_else(|| Reasoning::detect(template));
         tracing::info!(tool_calls = dialect.name(), reasoning = reasoning.name(), "how the model says them");
         let marks = dialect.markers().iter().chain(reasoning.markers());
         let marks = marks.filter_map(|mark| Some((special(text, mark)?, *mark))).collect();

@@ -5,6 +5,7 @@
 mod detokenize;
 mod dir;
 mod from_gguf;
+mod jinja;
 mod merges;
 mod pieces;
 mod pretokenize;
@@ -19,6 +20,7 @@ mod tests;
 
 pub use detokenize::Detokenizer;
 pub use stop::{Piece, StopMatcher};
+pub use template::ChatTemplates;
 
 use crate::gguf;
 use crate::plain::one_line;
@@ -26,7 +28,6 @@ use pieces::Pieces;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use template::ChatTemplates;
 use tokenizers::Tokenizer;
 
 /// Why a model's text side cannot be used, or why a text cannot be turned into ids.
@@ -109,7 +110,7 @@ impl Text {
     }
 
     /// The chat template's source; that for tools, where there is one.
-    pub fn template(&self) -> Option<String> {
+    pub fn template(&self) -> Option<&str> {
         self.templates.source()
     }
 

@@ -1,8 +1,10 @@
 //! Values as Python prints them: templates are written for Jinja under Python, and models were trained on its output.
 
+use super::jinja::{Tuple, is_view};
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Error, ErrorKind};
 use std::fmt::Write;
+use std::ops::Range;
 
 /// `str(value)`.
 pub(super) fn str(value: &Value) -> String {
@@ -20,10 +22,16 @@ pub(super) fn str(value: &Value) -> String {
 /// `repr(value)`.
 fn repr(value: &Value, out: &mut String) {
     match value.kind() {
+        ValueKind::Undefined => out.push_str("Undefined"),
         ValueKind::None => out.push_str("None"),
         ValueKind::Bool => out.push_str(if value.is_true() { "True" } else { "False" }),
         ValueKind::Number => number(value, out),
         ValueKind::String => repr_str(value.as_str().unwrap_or_default(), out),
+        ValueKind::Seq if value.downcast_object_ref::<Tuple>().is_some() => {
+            let close = if value.len() == Some(1) { ",)" } else { ")" };
+            list(items(value), ["(", ", ", close], out, repr);
+        }
+        ValueKind::Iterable if is_view(value) => out.push_str(&value.to_string()),
         ValueKind::Seq | ValueKind::Iterable => list(items(value), ["[", ", ", "]"], out, repr),
         ValueKind::Map => {
             let pairs = items(value).map(|k| (value.get_item(&k).unwrap_or_default(), k));
@@ -34,6 +42,75 @@ fn repr(value: &Value, out: &mut String) {
             });
         }
         _ => out.push_str(&value.to_string()),
+    }
+}
+
+/// `c.isspace()`.
+pub(super) fn is_space(c: char) -> bool {
+    c.is_whitespace() || ('\x1c'..='\x1f').contains(&c)
+}
+
+/// `text.splitlines()`: each line's bytes, and where the next begins.
+pub(super) fn lines(text: &str) -> impl Iterator<Item = (Range<usize>, usize)> + '_ {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let start = at;
+        let rest = text.get(start..).filter(|rest| !rest.is_empty())?;
+        let ends = |c: char| matches!(c, '\n' | '\r' | '\x0b' | '\x0c' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}');
+        let (len, end) = match rest.char_indices().find(|(_, c)| ends(*c)) {
+            Some((i, '\r')) if rest[i + 1..].starts_with('\n') => (i, i + 2),
+            Some((i, c)) => (i, i + c.len_utf8()),
+            None => (rest.len(), rest.len()),
+        };
+        at = start + end;
+        Some((start..start + len, at))
+    })
+}
+
+/// `text.title()`.
+pub(super) fn title(text: &str) -> String {
+    let mut inside = false;
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if inside {
+            out.extend(c.to_lowercase())
+        } else {
+            out.push_str(&title_case(c))
+        }
+        inside = c.is_lowercase() || c.is_uppercase();
+    }
+    out
+}
+
+/// `text.capitalize()`.
+pub(super) fn capitalize(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(title_case).unwrap_or_default() + &chars.as_str().to_lowercase()
+}
+
+/// Upper case at the head of a word: `Ss` of `ß`. (The four letters that have a third case, as `ǅ`, are not told apart.)
+fn title_case(c: char) -> String {
+    let mut upper = c.to_uppercase();
+    upper.next().into_iter().chain(upper.flat_map(char::to_lowercase)).collect()
+}
+
+/// `zfill`, `ljust`, `rjust` and `center`.
+pub(super) fn justify(text: &str, how: &str, width: usize, fill: Option<&str>) -> String {
+    let missing = width.saturating_sub(text.chars().count());
+    let fill = fill.unwrap_or(" ");
+    match how {
+        "zfill" => {
+            let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+            let sign = &text[..text.len() - digits.len()];
+            format!("{sign}{}{digits}", "0".repeat(missing))
+        }
+        "ljust" => format!("{text}{}", fill.repeat(missing)),
+        "rjust" => format!("{}{text}", fill.repeat(missing)),
+        _ => {
+            // Python puts the odd one in front when the width is odd, too.
+            let left = missing / 2 + (missing & width & 1);
+            format!("{}{text}{}", fill.repeat(left), fill.repeat(missing - left))
+        }
     }
 }
 
@@ -128,7 +205,7 @@ impl Json {
             ValueKind::Bool => out.push_str(if value.is_true() { "true" } else { "false" }),
             ValueKind::Number => json_number(value, out),
             ValueKind::String => self.string(value.as_str().unwrap_or_default(), out),
-            ValueKind::Seq | ValueKind::Iterable => {
+            ValueKind::Seq => {
                 let list: Vec<Value> = items(value).collect();
                 self.nest(list.len(), ['[', ']'], depth, out, |i, out| self.write(&list[i], depth + 1, out))?;
             }
@@ -220,7 +297,7 @@ fn json_number(value: &Value, out: &mut String) {
 fn json_key(key: &Value) -> String {
     match key.kind() {
         ValueKind::None => "null".into(),
-        ValueKind::Bool => key.to_string(),
+        ValueKind::Bool => if key.is_true() { "true" } else { "false" }.into(),
         _ => str(key),
     }
 }

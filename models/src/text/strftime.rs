@@ -13,11 +13,11 @@ pub(super) fn now(format: &str) -> Option<String> {
 }
 
 /// C's `strftime`, which is what Python's calls.
-fn at(seconds: libc::time_t, format: &str) -> Option<String> {
+pub(super) fn at(seconds: libc::time_t, format: &str) -> Option<String> {
     if format.is_empty() {
         return Some(String::new());
     }
-    let format = CString::new(format).ok()?;
+    let format = CString::new(without_zone(format)).ok()?;
     let mut buf = vec![0u8; BYTES_MAX];
     // SAFETY: zeroes are a valid `tm`. Both pointers of localtime_r live through the call, and strftime writes at most
     // `buf.len()` bytes and reads a NUL-terminated format and an initialised `tm`.
@@ -36,6 +36,27 @@ fn at(seconds: libc::time_t, format: &str) -> Option<String> {
     String::from_utf8(buf).ok()
 }
 
+/// Python's date has no time zone, and the C library knows no `%f`, microseconds: nothing here has them.
+fn without_zone(format: &str) -> String {
+    let mut out = String::new();
+    let mut chars = format.chars();
+    while let Some(c) = chars.next() {
+        match (c, chars.as_str().chars().next()) {
+            ('%', Some('z' | 'Z')) => drop(chars.next()),
+            ('%', Some('f')) => {
+                chars.next();
+                out.push_str("000000");
+            }
+            ('%', Some(other)) => {
+                chars.next();
+                out.extend([c, other]);
+            }
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
@@ -43,6 +64,7 @@ mod tests {
         // Noon UTC in the middle of a month: the same month in every time zone.
         let noon = 1_718_452_800;
         assert_eq!(super::at(noon, "%b %Y, é").unwrap(), "Jun 2024, é");
+        assert_eq!(super::at(noon, "%Y%z %Z.%f %%z").unwrap(), "2024 .000000 %z");
         assert_eq!(super::at(noon, "").unwrap(), "");
         assert_eq!(super::at(noon, "a\0b"), None);
         assert_eq!(super::at(noon, &"%A".repeat(2000)), None);

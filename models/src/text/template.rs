@@ -1,13 +1,16 @@
 //! Chat templates: Jinja as Hugging Face's `apply_chat_template` runs it, on minijinja.
 //!
-//! What still differs from jinja2: tuples print as lists, `~` writes a list's texts in double quotes, a falsy left side
-//! of `and` gives false instead of itself, and there is no `%` formatting.
+//! Templates are translated first (`jinja`), so that operators, filters and methods do what they do in Python. What still differs:
+//! macros have no `varargs` and their defaults cannot name other parameters, 1 and true are two keys, `str.format` knows neither `!r` nor `%`,
+//! and jinja2's `print`, `cycler`, `joiner`, `lipsum` and rarer filters (`wordcount`, `truncate`, `striptags`) are missing. No template of
+//! `tests/templates` asks for any of it.
 
 use super::TextError;
-use super::python::{self, Json};
+use super::jinja;
+use super::python;
 use super::strftime;
-use minijinja::value::{Kwargs, Rest, Value, ValueKind};
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior};
+use minijinja::value::Value;
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior};
 use serde_json::{Map, Value as JsonValue};
 use std::io;
 
@@ -16,8 +19,10 @@ pub(super) const DEFAULT: &str = "default";
 const TOOL_USE: &str = "tool_use";
 
 /// A model's templates by name, and the variables that all of them see.
-pub(super) struct ChatTemplates {
+pub struct ChatTemplates {
     env: Environment<'static>,
+    /// By name, before they were translated.
+    sources: Vec<(String, String)>,
     /// `bos_token` and its like, with their texts.
     specials: Map<String, JsonValue>,
 }
@@ -54,25 +59,33 @@ struct Raised(String);
 
 impl ChatTemplates {
     /// Compiles the templates, given as (name, source). The error is a reason that names the template.
-    pub(super) fn new(sources: Vec<(String, String)>, specials: Map<String, JsonValue>) -> Result<Self, String> {
+    pub fn new(sources: Vec<(String, String)>, specials: Map<String, JsonValue>) -> Result<Self, String> {
         let mut env = environment();
-        for (name, source) in sources {
-            env.add_template_owned(name.clone(), without_generation_tags(&source)).map_err(|e| format!("chat template {name:?}: {}", describe(&e)))?;
+        for (name, source) in &sources {
+            let wrong = |why: String| format!("chat template {name:?}: {why}");
+            let translated = jinja::translate(source).map_err(|line| wrong(format!("syntax error (in {name}:{line})")))?;
+            env.add_template_owned(name.clone(), translated).map_err(|e| wrong(describe(&e)))?;
         }
-        Ok(Self { env, specials })
+        Ok(Self { env, sources, specials })
+    }
+
+    /// The time that `strftime_now` tells from here on, in Unix seconds: for comparisons.
+    pub fn stop_clock(&mut self, seconds: i64) {
+        self.env.add_function("strftime_now", move |format: &str| date(strftime::at(seconds, format), format));
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.env.templates().next().is_none()
     }
 
-    /// The source of the template that a request with tools gets.
-    pub(super) fn source(&self) -> Option<String> {
-        let one = |name| self.env.get_template(name).ok().map(|template| template.source().to_owned());
+    /// The source of the template that a request with tools gets, as the model brings it.
+    pub(super) fn source(&self) -> Option<&str> {
+        let one = |name: &str| self.sources.iter().find(|(n, _)| n == name).map(|(_, source)| source.as_str());
         one(TOOL_USE).or_else(|| one(DEFAULT))
     }
 
-    pub(super) fn render(&self, messages: &[JsonValue], kwargs: &Map<String, JsonValue>) -> Result<String, TextError> {
+    /// As [`super::Text::render_chat`].
+    pub fn render(&self, messages: &[JsonValue], kwargs: &Map<String, JsonValue>) -> Result<String, TextError> {
         if self.is_empty() {
             return Err(TextError::NoTemplate);
         }
@@ -131,22 +144,9 @@ fn environment() -> Environment<'static> {
     env.set_undefined_behavior(UndefinedBehavior::Lenient);
     env.set_auto_escape_callback(|_| AutoEscape::None);
     env.set_formatter(|out, _, value| out.write_str(&python::str(value)).map_err(Error::from));
-    env.set_unknown_method_callback(method);
+    jinja::install(&mut env);
     env.add_function("raise_exception", raise_exception);
     env.add_function("strftime_now", strftime_now);
-    env.add_filter("tojson", tojson);
-    env.add_filter("string", |v: &Value| python::str(v));
-    env.add_filter("join", join);
-    // Jinja's take anything and work on its `str`: some templates hand them lists.
-    env.add_filter("upper", |v: &Value| python::str(v).to_uppercase());
-    env.add_filter("lower", |v: &Value| python::str(v).to_lowercase());
-    env.add_filter("trim", trim);
-    env.add_filter("escape", escape);
-    env.add_filter("e", escape);
-    // Jinja asks whether Python could iterate or index, and it can for texts and even for what is undefined.
-    env.add_test("iterable", |v: &Value| is_sequence(v));
-    env.add_test("sequence", |v: &Value| is_sequence(v));
-    env.add_test("number", |v: &Value| matches!(v.kind(), ValueKind::Number | ValueKind::Bool));
     env
 }
 
@@ -156,112 +156,9 @@ fn raise_exception(message: String) -> Result<Value, Error> {
 }
 
 fn strftime_now(format: &str) -> Result<String, Error> {
-    strftime::now(format).ok_or_else(|| Error::new(ErrorKind::InvalidOperation, format!("strftime_now: bad format {format:?}")))
+    date(strftime::now(format), format)
 }
 
-fn is_sequence(value: &Value) -> bool {
-    use ValueKind::{Iterable, Map, Seq, String, Undefined};
-    matches!(value.kind(), Undefined | String | Seq | Map | Iterable)
-}
-
-/// `tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False)`, in Hugging Face's order.
-fn tojson(value: &Value, args: Rest<Value>, kwargs: Kwargs) -> Result<Value, Error> {
-    let arg = |at: usize, name: &str| -> Result<Value, Error> {
-        let named: Option<Value> = kwargs.get(name)?;
-        Ok(named.or_else(|| args.get(at).cloned()).unwrap_or_default())
-    };
-    let indent = arg(1, "indent")?;
-    let indent = match indent.as_usize() {
-        Some(n) => Some(" ".repeat(n.min(64))),
-        None => indent.as_str().map(str::to_owned),
-    };
-    let separators: Vec<Value> = arg(2, "separators")?.try_iter()?.collect();
-    let (item, key) = match separators.as_slice() {
-        [item, key] => (python::str(item), python::str(key)),
-        _ => ((if indent.is_some() { "," } else { ", " }).into(), ": ".into()),
-    };
-    let json = Json { ensure_ascii: arg(0, "ensure_ascii")?.is_true(), indent, item, key, sort_keys: arg(3, "sort_keys")?.is_true() };
-    kwargs.assert_all_used()?;
-    json.dumps(value).map(Value::from)
-}
-
-/// `join(between="", attribute=None)`, of `str` of each.
-fn join(value: &Value, between: Option<String>, kwargs: Kwargs) -> Result<String, Error> {
-    let named: Option<String> = kwargs.get("d")?;
-    let attribute: Option<String> = kwargs.get("attribute")?;
-    kwargs.assert_all_used()?;
-    let mut parts = Vec::new();
-    for item in value.try_iter()? {
-        parts.push(match &attribute {
-            Some(name) => python::str(&item.get_attr(name)?),
-            None => python::str(&item),
-        });
-    }
-    Ok(parts.join(&between.or(named).unwrap_or_default()))
-}
-
-/// `trim(chars=None)`.
-fn trim(value: &Value, chars: Option<&str>) -> String {
-    let text = python::str(value);
-    match chars {
-        Some(chars) => text.trim_matches(|c| chars.contains(c)).to_owned(),
-        None => text.trim().to_owned(),
-    }
-}
-
-/// Markup's entities, which differ from minijinja's.
-fn escape(value: &Value) -> String {
-    let text = python::str(value).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    text.replace('\'', "&#39;").replace('"', "&#34;")
-}
-
-/// Methods of Python's str, dict and list: minijinja's own set, and the few that it lacks.
-fn method(state: &State<'_, '_>, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
-    let text = value.as_str();
-    let arg = args.first().and_then(Value::as_str);
-    if let (Some(text), Some(arg), 1) = (text, arg, args.len()) {
-        let list = |parts: [&str; 3]| Value::from_iter(parts);
-        match name {
-            "removeprefix" => return Ok(text.strip_prefix(arg).unwrap_or(text).into()),
-            "removesuffix" => return Ok(text.strip_suffix(arg).unwrap_or(text).into()),
-            "partition" => {
-                let (a, b) = text.split_once(arg).map_or((text, None), |(a, b)| (a, Some(b)));
-                return Ok(list([a, if b.is_some() { arg } else { "" }, b.unwrap_or("")]));
-            }
-            "rpartition" => {
-                let (a, b) = text.rsplit_once(arg).map_or((None, text), |(a, b)| (Some(a), b));
-                return Ok(list([a.unwrap_or(""), if a.is_some() { arg } else { "" }, b]));
-            }
-            _ => {}
-        }
-    }
-    if let (Some(text), Some(sep), "rsplit") = (text, arg.filter(|s| !s.is_empty()), name) {
-        let max = args.get(1).and_then(Value::as_usize).unwrap_or(usize::MAX);
-        let mut parts: Vec<&str> = text.rsplitn(max.saturating_add(1), sep).collect();
-        parts.reverse();
-        return Ok(Value::from_iter(parts));
-    }
-    minijinja_contrib::pycompat::unknown_method_callback(state, value, name, args)
-}
-
-/// `{% generation %}` marks what a training run may learn from, and is nothing to a rendered prompt. Its tags become
-/// an `if true`, which leaves white-space control as written.
-fn without_generation_tags(source: &str) -> String {
-    let mut out = String::with_capacity(source.len());
-    let mut rest = source;
-    while let Some(at) = rest.find("{%") {
-        let (before, tag) = rest.split_at(at);
-        out.push_str(before);
-        let len = tag.find("%}").map_or(tag.len(), |end| end + 2);
-        let (tag, after) = tag.split_at(len);
-        let word = tag.trim_start_matches(['{', '%', '-', '+']).trim_end_matches(['}', '%', '-', '+']).trim();
-        match word {
-            "generation" => out.push_str(&tag.replace(word, "if true")),
-            "endgeneration" => out.push_str(&tag.replace(word, "endif")),
-            _ => out.push_str(tag),
-        }
-        rest = after;
-    }
-    out.push_str(rest);
-    out
+fn date(text: Option<String>, format: &str) -> Result<String, Error> {
+    text.ok_or_else(|| Error::new(ErrorKind::InvalidOperation, format!("strftime_now: bad format {format:?}")))
 }

@@ -1,16 +1,18 @@
 """Writes this folder's JSON files: what the reference implementations give for the cases below.
 
-templates.json also holds its cases: add one there without `want`, and run this. smollm2_prompts.json is from mlx-lm.
+templates.json and jinja.json also hold their cases: add one there without `want`, and run this. jinja.json's first row is what
+all the others see. smollm2_prompts.json is from mlx-lm.
 
 usage: make.py SMOLLM2_TOKENIZER_JSON   (needs the packages tokenizers, sentencepiece and jinja2)
 """
 import io, json, os, sys
 import jinja2, sentencepiece
-from jinja2.ext import loopcontrols
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer, pre_tokenizers, Regex
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../../../../tests/templates"))
+from environment import SPECIALS, environment
+
 TEXTS = [
     "Hello, world! It's 2024; I'm 1234567 years old.",
     "  two spaces,\ttab,\n\nnewlines   and trailing ",
@@ -66,19 +68,6 @@ def cuts():
     write("cuts.json", {k: [dict(text=x, words=[p for p, _ in w.pre_tokenize_str(x)]) for x in TEXTS] for k, w in ways.items()})
 
 
-def environment():
-    def tojson(x, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
-        return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
-
-    def raise_exception(message):
-        raise jinja2.exceptions.TemplateError(message)
-
-    env = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
-    env.filters["tojson"] = tojson
-    env.globals["raise_exception"] = raise_exception
-    return env
-
-
 def templates():
     with open(os.path.join(HERE, "templates.json"), encoding="utf-8") as f:
         cases = json.load(f)
@@ -97,7 +86,23 @@ def templates():
     write("templates.json", rows)
 
 
+def jinja():
+    with open(os.path.join(HERE, "jinja.json"), encoding="utf-8") as f:
+        shared, *cases = json.load(f)
+    env, rows = environment(), [shared]
+    for c in cases:
+        row = {"template": c["template"]}
+        try:
+            # Its own copy each, whatever a case does to it.
+            row["want"] = env.from_string(c["template"]).render(**SPECIALS, **json.loads(json.dumps(shared)))
+        except Exception as e:
+            row["error"] = f"{type(e).__name__}: {e}"
+        rows.append(row)
+    write("jinja.json", rows)
+
+
 smollm2(sys.argv[1])
 sentence()
 cuts()
 templates()
+jinja()

@@ -122,6 +122,7 @@ fn an_id_that_no_vocabulary_has_is_refused() {
 }
 
 /// Whatever stands in tokenizer.json, the answer is a tokenizer that can be used, or one line that names the file.
+#[cfg(feature = "mlx")]
 #[test]
 fn a_damaged_tokenizer_is_one_line() {
     let decoders = json!([

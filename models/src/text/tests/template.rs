@@ -18,9 +18,25 @@ fn render(case: &Value) -> Result<String, TextError> {
 
 #[test]
 fn every_case_renders_as_jinja2_renders_it() {
-    let cases: Vec<Value> = serde_json::from_str(include_str!("../testdata/templates.json")).unwrap();
+    check(&serde_json::from_str::<Vec<Value>>(include_str!("../testdata/templates.json")).unwrap());
+}
+
+/// Operators, attributes, tuples, filters, tests and methods: what minijinja does otherwise, a line each.
+#[test]
+fn expressions_mean_what_they_mean_in_python() {
+    let mut cases: Vec<Value> = serde_json::from_str(include_str!("../testdata/jinja.json")).unwrap();
+    let mut kwargs = cases.remove(0);
+    let messages = kwargs.as_object_mut().unwrap().remove("messages").unwrap();
+    for case in &mut cases {
+        case["messages"] = messages.clone();
+        case["kwargs"] = kwargs.clone();
+    }
+    check(&cases);
+}
+
+fn check(cases: &[Value]) {
     let mut wrong = Vec::new();
-    for case in &cases {
+    for case in cases {
         match (render(case), case["want"].as_str()) {
             (Ok(got), Some(want)) if got == want => {}
             (Err(TextError::Template(_)), None) => {}
@@ -41,6 +57,10 @@ fn a_template_that_does_not_parse_is_refused_with_its_name_and_line() {
     let error = ChatTemplates::new(vec![("tool_use".into(), "\n{% if %}".into())], Map::new());
     let error = error.map(|_| ()).unwrap_err();
     assert!(error.contains("tool_use") && error.contains(":2"), "{error}");
+    for source in ["\n{{ 1 +\n }}", "a\n{{ x", "{# c\n #}{% set 1 = 2 %}", "\n{{ 'a }}", "\r\n{{ a ; b }}", "\n{% for x of y %}{% endfor %}"] {
+        let error = ChatTemplates::new(vec![("default".into(), source.into())], Map::new()).map(|_| ()).unwrap_err();
+        assert_eq!(error, "chat template \"default\": syntax error (in default:2)", "{source}");
+    }
 }
 
 #[test]
@@ -60,8 +80,36 @@ fn tools_choose_the_template_that_is_named_for_them() {
 
 #[test]
 fn generation_tags_leave_what_is_between_them() {
+    // What is set within is gone after it, as in jinja2, where it is a block of its own.
+    let case = json!({"template": "{% generation %}{% set x = 1 %}{{ x }}{% endgeneration %}{{ x is defined }}"});
+    assert_eq!(render(&case).unwrap(), "1False");
     let case = json!({"template": "{%- generation -%} a {%- endgeneration %}{% if true %}\nb{% generation %}\nc{% endgeneration %}{% endif %}{{ '{%' }}"});
     assert_eq!(render(&case).unwrap(), "abc{%");
+}
+
+#[test]
+fn an_error_names_the_line_it_comes_from() {
+    let case = json!({"template": "{{ 1 +\n\n 2 }}\n{% set x = [\n 1,\n] %}\n{{ 'a' + 1 }}"});
+    let error = render(&case).unwrap_err().to_string();
+    assert!(error.contains("default:7"), "{error}");
+}
+
+#[test]
+fn brackets_within_brackets_are_refused_and_not_followed() {
+    for (open, close) in [("(", ")"), ("[", "]"), ("-", ""), ("not ", ""), ("{1: ", "}"), ("x[", "]"), ("f(", ")")] {
+        let source = format!("{{{{ {}1{} }}}}{{% set {} %}}", open.repeat(20_000), close.repeat(20_000), open.repeat(20_000));
+        // Whatever comes of it, nothing runs out of stack.
+        let _ = ChatTemplates::new(vec![(DEFAULT.to_owned(), source)], Map::new());
+    }
+    let long = format!("{{{{ {} }}}}", ["'a'"; 3000].join(" + "));
+    assert_eq!(render(&json!({ "template": long })).unwrap(), "a".repeat(3000));
+}
+
+#[test]
+fn a_stopped_clock_tells_its_time() {
+    let mut templates = templates("{{ strftime_now('%Y') }}");
+    templates.stop_clock(1_709_806_205);
+    assert_eq!(templates.render(&[], &Map::new()).unwrap(), "2024");
 }
 
 #[test]
