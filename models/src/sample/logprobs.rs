@@ -12,7 +12,7 @@ pub struct Reported {
     rows: Vec<(usize, u8)>,
     /// `[M, 1]` f32.
     drawn: Array,
-    /// Ids `[M × n]` u32 and `[M, n]` their log-probabilities, f32, in no order; n is the largest wish.
+    /// Ids `[M, n]` u32 and their log-probabilities, f32, in no order; n is the largest wish.
     top: Option<(Array, Array)>,
 }
 
@@ -27,7 +27,7 @@ pub(super) fn report(logits: &Array, tokens: &Array, draws: &[&Draw]) -> Res<Opt
     let mine = if rows.len() == draws.len() { logits.clone() } else { take_axis(logits, &at, 0)? };
     let all = ops::subtract(&mine, ops::logsumexp_axis(&mine, -1, true)?)?;
     let tokens = take_axis(tokens, &at, 0)?.as_dtype(Dtype::Uint32)?.reshape(&[-1, 1])?;
-    let drawn = take_along_axis(&all, tokens, -1)?;
+    let drawn = take_along_axis(&all, tokens, -1)?.contiguous()?;
     let most = rows.iter().map(|(_, n)| i32::from(*n)).max().unwrap_or(0).min(vocab);
     let top = match most {
         0 => None,
@@ -35,7 +35,7 @@ pub(super) fn report(logits: &Array, tokens: &Array, draws: &[&Draw]) -> Res<Opt
             let ids = ops::argpartition_axis(ops::negative(&all)?, most - 1, -1)?.index((.., ..most));
             let of = take_along_axis(&all, &ids, -1)?;
             // A part of each row's ids is no slice of memory until it is laid out anew.
-            Some((ids.reshape(&[-1])?, of.reshape(&[-1, most])?))
+            Some((ids.contiguous()?, of.contiguous()?))
         }
     };
     Ok(Some(Reported { rows, drawn, top }))
@@ -75,12 +75,16 @@ mod tests {
         let _turn = crate::mlx::turn();
         let plain = Draw::new(Sampling { temperature: 0.0, top_p: 1.0, top_k: 0, min_p: 0.0, seed: 0 }, 0);
         let asks = |n| Draw { logprobs: Some(n), banned: vec![2], ..plain.clone() };
+        // Beside each other, and all of a step as well as some: layouts differ.
         let row = [0.5f32, 1.0, 3.0, -1.0];
         let z = Array::from_slice(&[row, row, row].concat(), &[3, 4]);
         let draws = [asks(0), plain.clone(), asks(2)];
         let drawn = super::super::draw(&z, &draws.iter().collect::<Vec<_>>()).unwrap();
         assert_eq!(drawn.tokens.as_slice::<i32>(), [1, 2, 1]);
         let said = drawn.reported.unwrap().read();
+        let all: Vec<Draw> = (0..3).map(|_| Draw { sampling: Sampling { temperature: 1.0, ..plain.sampling.clone() }, ..asks(1) }).collect();
+        let of_all = super::super::draw(&z, &all.iter().collect::<Vec<_>>()).unwrap().reported.unwrap().read();
+        assert!(of_all.iter().all(|(_, of)| of.top.len() == 1 && of.top[0].0 == 2), "{of_all:?}");
         let total = row.iter().map(|z| z.exp()).sum::<f32>().ln();
         assert_eq!(
             said.iter().map(|(place, of)| (*place, of.top.iter().map(|(id, _)| *id).collect())).collect::<Vec<(usize, Vec<u32>)>>(),
