@@ -1,12 +1,17 @@
 //! The client's end of one request: a stream of events. Dropping it early is how a client leaves.
 
 use crate::ask::{Event, Failure};
-use crate::request::{Left, Request};
+use crate::request::{Caught, Left, Request};
 use actix::Addr;
 use futures_util::Stream;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use tokio::sync::mpsc;
+
+/// Events that a client may have before it when its paused row goes on.
+const CAUGHT_UP: usize = 32;
 
 /// Events of one request, ending with exactly one `Done` or `Failed`. Dropped before that, it frees the row within a step.
 pub struct Answer {
@@ -14,12 +19,14 @@ pub struct Answer {
     events: mpsc::Receiver<Event>,
     /// Whom to tell of an early drop; None for a request that was refused before it had an actor.
     pub(crate) request: Option<Addr<Request>>,
+    /// The row is paused until most of what there is has been read.
+    paused: Arc<AtomicBool>,
     ended: bool,
 }
 
 impl Answer {
-    pub(crate) fn new(events: mpsc::Receiver<Event>, request: Addr<Request>) -> Answer {
-        Answer { events, request: Some(request), ended: false }
+    pub(crate) fn new(events: mpsc::Receiver<Event>, request: Addr<Request>, paused: Arc<AtomicBool>) -> Answer {
+        Answer { events, request: Some(request), paused, ended: false }
     }
 
     /// An answer whose only event is this failure.
@@ -27,7 +34,7 @@ impl Answer {
         let (to, events) = mpsc::channel(1);
         let sent = to.try_send(Event::Failed(failure));
         debug_assert!(sent.is_ok(), "a new channel has room for one");
-        Answer { events, request: None, ended: false }
+        Answer { events, request: None, paused: Arc::default(), ended: false }
     }
 
     /// Its Request actor writes the log line of this request.
@@ -55,6 +62,13 @@ impl Stream for Answer {
             let message = "the request was ended by an internal fault".into();
             Event::Failed(Failure::Fault { message })
         });
+        if this.events.len() <= CAUGHT_UP
+            && this.paused.load(Ordering::Relaxed)
+            && this.paused.swap(false, Ordering::AcqRel)
+            && let Some(request) = &this.request
+        {
+            request.do_send(Caught);
+        }
         this.ended = matches!(event, Event::Done { .. } | Event::Failed(_));
         Poll::Ready(Some(event))
     }

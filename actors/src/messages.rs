@@ -25,6 +25,14 @@ pub(crate) struct Allow {
     pub(crate) mask: Mask,
 }
 
+/// To Scheduler: a row's client does not read, or reads again.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) enum Flow {
+    Pause(SeqId),
+    Resume(SeqId),
+}
+
 /// To Scheduler: forget a row.
 #[derive(Message)]
 #[rtype(result = "()")]

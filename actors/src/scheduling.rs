@@ -2,7 +2,7 @@
 //! scheduler decides. No policy here.
 
 use crate::budget::Budget;
-use crate::messages::{Allow, Cancel, Cut, Drain, Granted, LossHeard, ModelIs, Route, RunStep, Settle, Stepped, Submit, What};
+use crate::messages::{Allow, Cancel, Cut, Drain, Flow, Granted, LossHeard, ModelIs, Route, RunStep, Settle, Stepped, Submit, What};
 use crate::model::Model;
 use crate::rate::Rate;
 use crate::reporting::Reporting;
@@ -48,6 +48,7 @@ enum Note {
     Submit(Submit),
     Cancel(SeqId),
     Allow(Allow),
+    Flow(Flow),
     Granted(kv::Settled),
     Stepped(Stepped),
     Model(ModelIs),
@@ -154,6 +155,8 @@ impl Scheduling {
                 }
             }
             Note::Allow(Allow { seq, index, mask }) => self.core.allow(seq, index, mask),
+            Note::Flow(Flow::Pause(seq)) => self.core.pause(seq),
+            Note::Flow(Flow::Resume(seq)) => self.core.resume(seq),
             Note::Granted(settled) => self.granted(settled),
             Note::Stepped(stepped) => self.stepped(stepped),
             Note::Model(is) => self.model_is(is),
@@ -339,6 +342,7 @@ macro_rules! notes {
 notes! {
     Submit: submit => Note::Submit(submit);
     Allow: allow => Note::Allow(allow);
+    Flow: flow => Note::Flow(flow);
     Cancel: Cancel(seq) => Note::Cancel(seq);
     Granted: Granted(settled) => Note::Granted(settled);
     Stepped: stepped => Note::Stepped(stepped);

@@ -116,7 +116,8 @@ impl Service {
             let (to, events) = mpsc::channel(card.context_length as usize + EVENTS_BESIDE_TEXT);
             let seq = SeqId(self.0.next_seq.fetch_add(1, Ordering::Relaxed));
             let request = Request::new(Arc::clone(desk), seq, ask, (i == 0).then_some(n), to, one);
-            Some(Answer::new(events, request.start()))
+            let paused = request.paused();
+            Some(Answer::new(events, request.start(), paused))
         };
         (0..n).map_while(answer).collect()
     }

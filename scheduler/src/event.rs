@@ -21,7 +21,7 @@ pub enum Event {
     Admitted { seq: SeqId, cached: u32, wait_us: u64 },
     /// A generated token, `index` from 0. Never a stop token that ends the row.
     Token { seq: SeqId, token: u32, index: u32, logprobs: Option<Box<Logprobs>> },
-    /// The row made room for older ones; it will resume by itself.
+    /// The row made room, for older ones or because it is paused; it will resume by itself, or once it is not paused any more.
     Preempted { seq: SeqId },
     /// Admitted again after preemption or loss of the model: `recomputed` tokens are computed anew, `cached` are not.
     Resumed { seq: SeqId, cached: u32, recomputed: u32 },

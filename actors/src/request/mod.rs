@@ -2,7 +2,10 @@
 //! served, and speaks ids to everyone else.
 
 mod ends;
+mod flow;
 mod guiding;
+
+pub(crate) use flow::Caught;
 
 use crate::ask::{Ask, Event, Failure, Finish, Form, Key, Params, Prompt};
 use crate::check::{self, Bounds, Checked};
@@ -23,7 +26,7 @@ use models::text::Text;
 use scheduler::{Counts, KeyId, Reason, Wishes};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
@@ -76,6 +79,10 @@ pub(crate) struct Request {
     counts: Counts,
     /// The way through its grammar, unless it is away with a token.
     guide: Option<Guide>,
+    /// Its row is paused: the client has not read what it was told. The answer's end takes it back.
+    paused: Arc<AtomicBool>,
+    /// Times it was paused.
+    pauses: u32,
     /// Times the row was admitted again: for each preemption once, and for each loss of the model.
     resumed: u32,
     trace: Trace,
@@ -141,6 +148,8 @@ impl Request {
             row: None,
             counts: Counts::default(),
             guide: None,
+            paused: Arc::default(),
+            pauses: 0,
             resumed: 0,
             trace,
             why: None,
@@ -305,6 +314,7 @@ impl Request {
     fn say(&mut self, Written { pieces, tokens, logprobs, .. }: Written, ctx: &mut Context<Self>) {
         if !pieces.is_empty() {
             self.send(Event::Said { pieces, tokens, logprobs }, ctx);
+            self.pause_if_unread(ctx);
         }
     }
 }

@@ -5,11 +5,11 @@ use actors::{Ask, Event, Finish, Form, Key, Params, Prompt, Service};
 use futures_util::future::join_all;
 use serde_json::{Map, json};
 
-fn prompts(count: usize) -> Vec<String> {
+pub(crate) fn prompts(count: usize) -> Vec<String> {
     (0..count).map(|i| format!("{}{i} says: {}", "shared beginning ".repeat(i % 4), "word ".repeat(i * 7 % 50))).collect()
 }
 
-async fn all(service: &Service, prompts: &[String], params: &Params) -> Vec<Whole> {
+pub(crate) async fn all(service: &Service, prompts: &[String], params: &Params) -> Vec<Whole> {
     let answers = prompts.iter().map(|p| whole(service.ask(ask(p, params.clone()))));
     join_all(answers).await.into_iter().map(Result::unwrap).collect()
 }

@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used)]
 
 mod answers;
+mod forms;
 mod house;
 mod leaving;
 mod losing;
 mod refusing;
+mod slow;

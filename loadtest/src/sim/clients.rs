@@ -24,6 +24,8 @@ pub(crate) struct Client {
     read: u32,
     /// It will look into its mailbox.
     pub(crate) reads: bool,
+    /// Its row is paused until it has read what there is.
+    pub(crate) paused: bool,
     /// Place in the order of first admission.
     age: Option<u64>,
     pub(crate) finished: bool,
@@ -52,6 +54,7 @@ impl Client {
             delivered: 0,
             read: 0,
             reads: false,
+            paused: false,
             age: None,
             finished: false,
             cancelled: false,
@@ -99,6 +102,11 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
+    /// Rows that run again only once their clients have read.
+    pub(crate) fn any_paused(&self) -> bool {
+        self.all.values().any(|client| client.paused && !client.is_over())
+    }
+
     pub(crate) fn running(&self) -> u32 {
         self.running.len() as u32
     }
@@ -134,7 +142,7 @@ impl Clients {
             }
             Event::Preempted { .. } => {
                 let oldest = self.running.first().is_some_and(|row| row.1 == seq);
-                ensure(S5, !oldest, || format!("{seq:?} is preempted"))?;
+                ensure(S5, !oldest || client.paused, || format!("{seq:?} is preempted"))?;
                 self.running.retain(|row| row.1 != seq);
             }
             Event::Token { token, index, .. } => {

@@ -48,6 +48,8 @@ counters! {
     from_previous,
     faults,
     stops,
+    /// Rows paused because their clients did not read.
+    pauses,
     /// Tokens that lay unread in a slow client's mailbox.
     unread,
     /// Messages that came while a list was with the pool.

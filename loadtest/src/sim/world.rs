@@ -19,6 +19,9 @@ use std::collections::{BTreeSet, BinaryHeap};
 /// Lists that one turn may take: each but the last preempts a row or drops a lost one.
 const LISTS_MAX: u32 = 100;
 
+/// Tokens in a client's mailbox above which its row is paused.
+const UNREAD_MAX: u32 = 4;
+
 /// Steps and mailboxes for each token asked for, in the worst mix of preemption and loss. Past it, something does not end.
 const DUE_PER_TOKEN: u64 = 200;
 
@@ -324,6 +327,15 @@ impl<'a, S: Seam> World<'a, S> {
             self.clients.hear(&event)?;
             let seq = event.seq();
             let Some(client) = self.clients.all.get_mut(&seq) else { continue };
+            if client.unread() > UNREAD_MAX && !client.paused && !client.is_over() {
+                client.paused = true;
+                self.seen.pauses += 1;
+                self.scheduler.pause(seq);
+                self.note(true);
+                let events = self.scheduler.take_events();
+                self.hear(events)?;
+            }
+            let Some(client) = self.clients.all.get_mut(&seq) else { continue };
             if matches!(event, Event::Token { .. }) && !client.reads {
                 client.reads = true;
                 let (at_us, slow) = (self.now_us + client.read_us, client.read_us > 0);
@@ -343,6 +355,10 @@ impl<'a, S: Seam> World<'a, S> {
         let (after, read_us) = (client.read(), client.read_us);
         client.reads = after == After::More;
         self.seen.unread += u64::from(client.unread());
+        if client.unread() == 0 && std::mem::take(&mut client.paused) {
+            self.scheduler.resume(seq);
+            self.note(true);
+        }
         match after {
             After::Nothing => {}
             After::More => self.push(self.now_us + read_us, Due::Read(seq)),
@@ -385,7 +401,7 @@ impl<'a, S: Seam> World<'a, S> {
         let used = u64::from(1 + ledger.total - ledger.free) * ledger.block_bytes;
         ensure(K6, used <= self.shape.budget_bytes, || format!("{used} of {} bytes", self.shape.budget_bytes))?;
         // Whoever waits, waits for something that will come by itself.
-        let stuck = self.inside == 0 && !self.scheduler.is_empty();
+        let stuck = self.inside == 0 && !self.scheduler.is_empty() && !self.clients.any_paused();
         ensure(S7, !stuck, || format!("nothing is on its way, and rows are left: {shot:?}"))
     }
 

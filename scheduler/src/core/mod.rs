@@ -131,7 +131,7 @@ impl Scheduler {
         let tally = Tally::new(&submit.wishes, &submit.prompt);
         let mask = submit.mask.clone().map(|mask| (0, mask));
         let (arrived_us, arrival) = (now_us, self.arrivals);
-        let row = Row { submit, starts, arrived_us, arrival, age: None, generated: Vec::new(), flying: 0, counts, tally, mask, live: None };
+        let row = Row { submit, starts, arrived_us, arrival, age: None, generated: Vec::new(), flying: 0, counts, paused: false, tally, mask, live: None };
         self.queue.push(&row);
         self.rows.insert(row.seq(), row);
         self.stalled = false;
@@ -167,6 +167,24 @@ impl Scheduler {
         let row = self.rows.get_mut(&seq).filter(|row| row.generated.len() == index as usize);
         if let Some(held) = row.and_then(|row| row.mask.as_mut()) {
             *held = (index, mask);
+            self.stalled = false;
+        }
+    }
+
+    /// A row's tokens are not taken for now: it makes room, whatever its age, and does not run until [`resume`](Self::resume). Those that are on
+    /// the device still come. Rows that have ended are passed over.
+    pub fn pause(&mut self, seq: SeqId) {
+        let Some(row) = self.rows.get_mut(&seq) else { return };
+        row.paused = true;
+        if row.live.is_some() {
+            self.give_place(seq);
+        }
+    }
+
+    /// A paused row goes on, before the queue, in the order of age.
+    pub fn resume(&mut self, seq: SeqId) {
+        if let Some(row) = self.rows.get_mut(&seq) {
+            row.paused = false;
             self.stalled = false;
         }
     }

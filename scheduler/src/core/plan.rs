@@ -193,13 +193,13 @@ impl Scheduler {
     }
 
     /// Who may be admitted, in order: preempted rows by age, then the queue. A row whose token is still in flight has to wait for
-    /// it, as one has for the mask of its next draw, and nobody goes past a preempted row.
+    /// it, as one has for the mask of its next draw, and nobody goes past a preempted row, unless that is paused.
     fn candidates<'a>(&'a self, places: usize, running: &[Running]) -> Vec<Candidate<'a>> {
         let mut chosen: Vec<Candidate> = Vec::new();
         if places == 0 {
             return chosen;
         }
-        for seq in self.resuming.values() {
+        for seq in self.resuming.values().filter(|seq| !self.rows[*seq].paused) {
             if chosen.len() == places || self.rows[seq].flying > 0 || !self.rows[seq].ready() {
                 return chosen;
             }

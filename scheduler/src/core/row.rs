@@ -23,6 +23,8 @@ pub(super) struct Row {
     /// Draws in flight: tokens that exist on the device only.
     pub(super) flying: u32,
     pub(super) counts: Counts,
+    /// Nobody takes its tokens for now: it holds no blocks.
+    pub(super) paused: bool,
     /// Of ids that its penalties are about.
     pub(super) tally: Tally,
     /// The draw of that index, and no other yet, may be made with it. None: the row's draws have no masks.
@@ -223,6 +225,7 @@ mod tests {
             generated: generated.to_vec(),
             flying,
             counts,
+            paused: false,
             tally: Tally::default(),
             mask: None,
             live: None,

@@ -176,6 +176,11 @@ impl Scheduler {
     /// The youngest row gives its blocks back and goes to the front of the queue. Never the oldest (S5), hence progress.
     fn preempt(&mut self, seq: SeqId) {
         assert!(self.running.first() != Some(&seq), "S5: {seq:?} is the oldest row");
+        self.give_place(seq);
+    }
+
+    /// A running row gives its blocks back and goes to those that will resume.
+    pub(super) fn give_place(&mut self, seq: SeqId) {
         let Some(row) = self.rows.get_mut(&seq) else {
             return;
         };
