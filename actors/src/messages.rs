@@ -85,6 +85,11 @@ pub(crate) enum ModelIs {
 #[rtype(result = "()")]
 pub(crate) struct Drain;
 
+/// To Scheduler: forget prefixes that no row holds.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct Flush;
+
 /// To Scheduler: end every row now. Answers with their number.
 #[derive(Message)]
 #[rtype(result = "()")]

@@ -2,7 +2,7 @@
 //! scheduler decides. No policy here.
 
 use crate::budget::Budget;
-use crate::messages::{Allow, Cancel, Cut, Drain, Flow, Granted, LossHeard, ModelIs, Route, RunStep, Settle, Stepped, Submit, What};
+use crate::messages::{Allow, Cancel, Cut, Drain, Flow, Flush, Granted, LossHeard, ModelIs, Route, RunStep, Settle, Stepped, Submit, What};
 use crate::model::Model;
 use crate::rate::Rate;
 use crate::reporting::Reporting;
@@ -53,6 +53,7 @@ enum Note {
     Stepped(Stepped),
     Model(ModelIs),
     Drain,
+    Flush,
     Cut(Cut),
 }
 
@@ -164,6 +165,7 @@ impl Scheduling {
                 self.core.drain();
                 self.report.draining();
             }
+            Note::Flush => self.core.flush(),
             Note::Cut(Cut(number)) => {
                 let cut = self.lose_all("the service is shutting down and its time for running requests is over");
                 // Whoever asked may have gone; the rows are ended all the same.
@@ -348,5 +350,6 @@ notes! {
     Stepped: stepped => Note::Stepped(stepped);
     ModelIs: is => Note::Model(is);
     Drain: Drain => Note::Drain;
+    Flush: Flush => Note::Flush;
     Cut: cut => Note::Cut(cut);
 }

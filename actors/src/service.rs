@@ -2,7 +2,7 @@
 
 use crate::answer::Answer;
 use crate::ask::{Ask, Failure, Prompt, Reasoning};
-use crate::messages::{Cut, Drain};
+use crate::messages::{Cut, Drain, Flush};
 use crate::options::Options;
 use crate::prompt;
 use crate::request::{Desk, Permits, Request};
@@ -247,6 +247,15 @@ impl Service {
     /// Every series carries the model's name: there are none before it is known.
     pub fn metrics(&self) -> Result<&Metrics, Failure> {
         self.loaded().map(|loaded| &*loaded.desk.metrics)
+    }
+
+    /// Forgets prefixes that no running row holds.
+    ///
+    /// # Errors
+    /// If there is no model yet.
+    pub fn flush(&self) -> Result<(), Failure> {
+        self.loaded()?.desk.scheduling.do_send(Flush);
+        Ok(())
     }
 
     /// Takes no new request from now on.

@@ -37,6 +37,8 @@ pub fn app(service: Service, keys: Option<Arc<Keys>>, body_limit_bytes: usize) -
             .service(get("/metrics", metrics))
             .service(get("/stats", stats))
             .service(post("/admin/drain", drain))
+            .service(post("/admin/flush", flush))
+            .service(post("/v1/embeddings", embeddings))
             .service(get("/", console::page))
             .service(get("/console/{name}", console::part))
             .default_service(web::to(no_route));
@@ -108,13 +110,35 @@ async fn metrics(request: HttpRequest, service: web::Data<Service>) -> Result<Ht
 
 /// Takes no new request from now on; those that are here go on to their end, and the process stays until it is told to stop.
 async fn drain(request: HttpRequest, _body: web::Bytes, service: web::Data<Service>) -> Result<HttpResponse, Refusal> {
-    let admin = request.extensions().get::<Arc<Holder>>().is_some_and(|holder| holder.is_admin());
-    if !admin {
-        let message = "this needs a key that the keys file marks with admin = true";
-        return Err(Refusal { code: Some("not_an_admin"), ..Refusal::new(Kind::Forbidden, message) });
-    }
+    only_admins(&request)?;
     service.close();
     Ok(HttpResponse::Accepted().json(Draining { draining: true, requests: service.requests() }))
+}
+
+/// Forgets the prefixes that are kept for prompts to come.
+async fn flush(request: HttpRequest, _body: web::Bytes, service: web::Data<Service>) -> Result<HttpResponse, Refusal> {
+    only_admins(&request)?;
+    service.flush()?;
+    Ok(HttpResponse::Accepted().json(Flushing { flushing: true }))
+}
+
+fn only_admins(request: &HttpRequest) -> Result<(), Refusal> {
+    if request.extensions().get::<Arc<Holder>>().is_some_and(|holder| holder.is_admin()) {
+        return Ok(());
+    }
+    let message = "this needs a key that the keys file marks with admin = true";
+    Err(Refusal { code: Some("not_an_admin"), ..Refusal::new(Kind::Forbidden, message) })
+}
+
+/// Language models answer here, and none that is served makes embeddings.
+async fn embeddings(service: web::Data<Service>) -> Result<HttpResponse, Refusal> {
+    let message = format!("{} makes no embeddings: it is a language model; use /v1/chat/completions or /v1/completions", service.card()?.id);
+    Err(Refusal { param: Some("model".into()), code: Some("no_embeddings"), ..Refusal::new(Kind::Invalid, message) })
+}
+
+#[derive(Serialize)]
+struct Flushing {
+    flushing: bool,
 }
 
 /// `requests` are in the house yet.

@@ -92,12 +92,21 @@ fn a_key_has_no_more_rows_and_requests_than_it_may() {
 }
 
 #[test]
-fn only_an_admin_drains() {
+fn only_an_admin_drains_and_flushes() {
     let (server, secrets) = with_keys(&[("team", ""), ("boss", "admin = true\n")]);
     let mut client = server.client();
     let none = json!({});
     assert_eq!(ask(&mut client, "/admin/drain", &secrets[0], &none).status, 403);
+    assert_eq!(ask(&mut client, "/admin/flush", &secrets[0], &none).status, 403);
     assert_eq!(client.get("/readyz").status, 200);
+    let cached = |client: &mut Client| {
+        let again = json!({"prompt": "a prompt that is longer than a block, so that it is kept", "max_tokens": 1});
+        ask(client, "/v1/completions", &secrets[1], &again).json()["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap()
+    };
+    assert_eq!(cached(&mut client), 0);
+    assert!(cached(&mut client) > 0);
+    assert_eq!(ask(&mut client, "/admin/flush", &secrets[1], &none).status, 202);
+    assert_eq!(cached(&mut client), 0, "what was flushed is computed anew");
     assert_eq!(ask(&mut client, "/admin/drain", &secrets[1], &none).status, 202);
     assert_eq!(client.get("/readyz").status, 503);
     assert_eq!(ask(&mut client, "/v1/completions", &secrets[0], &json!({"prompt": "a"})).status, 503);

@@ -33,6 +33,8 @@ pub enum Want {
     Forget { seq: SeqId, tokens: Ids },
     /// Steps up to this one are done: what was held for them is free.
     Done { step: StepId },
+    /// Prefixes that no row holds are forgotten: their blocks are free.
+    Flush,
     /// The model is gone: every block is void and free.
     Void,
 }

@@ -345,3 +345,17 @@ fn what_is_computed_after_a_shared_prefix_continues_it() {
     assert_eq!(desk.admit(3, &[longer, text(9, 1)].concat(), 0).unwrap().0, 12);
     assert_eq!(desk.admit(4, &text(2, 5), 0).unwrap().0, 0, "the same tokens from the beginning are another prefix");
 }
+
+#[test]
+fn flushed_prefixes_are_free_and_those_of_rows_stay() {
+    let mut desk = Desk::new(8);
+    desk.cache(1, &text(1, 9));
+    let (_, table, _) = desk.admit(2, &text(2, 9), 0).unwrap();
+    desk.seal(2, &text(2, 9));
+    assert_eq!(desk.shape(), [3, 2, 0, 3]);
+    desk.settle(vec![Want::Flush]);
+    assert_eq!(desk.shape(), [3, 0, 0, 5]);
+    assert_eq!(desk.admit(3, &text(1, 9), 0).unwrap().0, 0, "nothing is left of the first prompt");
+    let (cached, shared, _) = desk.admit(4, &text(2, 9), 0).unwrap();
+    assert_eq!((cached, &shared[..2]), (8, &table[..2]), "a running row's prefix is shared as before");
+}

@@ -127,6 +127,7 @@ impl Pool {
             Want::Done { step } => {
                 self.blocks.step_done(*step, |block| self.index.contains(block));
             }
+            Want::Flush => self.flush(),
             Want::Void => self.void(),
             Want::Grow { .. } | Want::Admit { .. } => unreachable!("asked, not told"),
         }
@@ -201,6 +202,13 @@ impl Pool {
                 self.index.remove(block);
                 self.blocks.unindexed(block);
             }
+        }
+    }
+
+    fn flush(&mut self) {
+        while let Some(block) = self.blocks.take_cached() {
+            self.index.remove(block);
+            self.blocks.drop_ref(block, None, false);
         }
     }
 

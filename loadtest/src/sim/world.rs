@@ -259,7 +259,7 @@ impl<'a, S: Seam> World<'a, S> {
     fn send(&mut self, wants: Wants) -> Result<(), Violation> {
         let sort = |want: &Want| match want {
             Want::Void => 0,
-            Want::Done { .. } | Want::Seal { .. } | Want::Behind { .. } | Want::Forget { .. } | Want::Release { .. } => 1,
+            Want::Flush | Want::Done { .. } | Want::Seal { .. } | Want::Behind { .. } | Want::Forget { .. } | Want::Release { .. } => 1,
             Want::Grow { .. } => 2,
             Want::Admit { .. } => 3,
         };

@@ -220,6 +220,12 @@ impl Scheduler {
         }
     }
 
+    /// Prefixes that no row holds are forgotten.
+    pub fn flush(&mut self) {
+        self.chores.push(Want::Flush);
+        self.stalled = false;
+    }
+
     /// From now on every submit is refused. Rows that are here already run to their ends.
     pub fn drain(&mut self) {
         self.draining = true;
