@@ -21,7 +21,9 @@ mod server;
 mod stream;
 mod tag;
 mod tokens;
+mod turns;
 mod voice;
+mod wire;
 
 pub use keys::{Keys, KeysError, fresh as fresh_key};
 pub use routes::app;
