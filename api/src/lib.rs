@@ -5,6 +5,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod anthropic;
 mod ask;
 mod body;
 mod complete;

@@ -148,7 +148,10 @@ impl ResponseError for Refusal {
             }
             _ => {}
         }
-        response.content_type("application/json").body(self.json())
+        let mut response = response.content_type("application/json").body(self.json());
+        // Where another protocol's clients ask, what was refused is said once more in its own form.
+        response.extensions_mut().insert(self.clone());
+        response
     }
 }
 

@@ -1,5 +1,6 @@
 //! The routes, and what each does. Whatever goes wrong leaves as a [`Refusal`].
 
+use crate::anthropic;
 use crate::ask;
 use crate::body::BodyLimit;
 use crate::guard::{Gate, guard};
@@ -25,8 +26,11 @@ pub fn app(service: Service, keys: Option<Arc<Keys>>, body_limit_bytes: usize) -
             .app_data(Gate(keys.clone()))
             .wrap(from_fn(guard))
             .wrap(from_fn(tag))
+            .wrap(from_fn(anthropic::shaped))
             .service(post("/v1/chat/completions", complete::chat))
             .service(post("/v1/completions", complete::text))
+            .service(post("/v1/messages", anthropic::messages))
+            .service(post("/v1/messages/count_tokens", anthropic::count_tokens))
             .service(post("/tokenize", tokens::tokenize))
             .service(post("/detokenize", tokens::detokenize))
             .service(get("/v1/models", models))
