@@ -17,6 +17,7 @@ mod keys;
 mod messages;
 mod openai;
 mod refusal;
+mod responses;
 mod routes;
 mod server;
 mod stream;

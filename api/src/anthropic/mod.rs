@@ -23,12 +23,15 @@ use events::Events;
 use parts::Head;
 use serde::Serialize;
 
+/// What the core calls fields that have another name here.
+const NAMES: [(&str, &str); 1] = [("response_format", "output_config.format")];
+
 pub(crate) async fn messages(request: HttpRequest, payload: web::Payload, service: web::Data<Service>) -> Result<HttpResponse, Refusal> {
     logged(&request, async |logged| {
         let wanted = read(&request, payload, &service, ask::read).await?;
         let id = format!("msg_{}", ids::fresh());
         let head = Head { id: id.clone(), model: service.card()?.id.clone(), stops: wanted.params.stop.clone() };
-        deliver(wanted, id, Box::new(Events::new(head)), &request, &service, logged).await
+        deliver(wanted, id, Box::new(Events::new(head)), &request, &service, logged).await.map_err(|refusal| refusal.renamed(&NAMES))
     })
     .await
 }

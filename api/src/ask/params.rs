@@ -95,11 +95,16 @@ fn bias(map: Map<String, Value>) -> Result<Vec<(u32, f32)>, Refusal> {
 /// `logprobs` is a flag, `top_logprobs` how many of the likeliest.
 pub(super) fn chat_logprobs(fields: &mut Fields) -> Result<Option<u8>, Refusal> {
     let wanted = fields.flag("logprobs")?.unwrap_or(false);
-    let top = fields.integer("top_logprobs", 0..=TOP_LOGPROBS_MAX)?.map_or(0, |n| n as u8);
+    let top = top_logprobs(fields)?;
     if top > 0 && !wanted {
         return Err(Refusal::field("top_logprobs", "must be 0 or absent unless logprobs is true"));
     }
     Ok(wanted.then_some(top))
+}
+
+/// How many of the likeliest.
+pub(crate) fn top_logprobs(fields: &mut Fields) -> Result<u8, Refusal> {
+    Ok(fields.integer("top_logprobs", 0..=TOP_LOGPROBS_MAX)?.map_or(0, |n| n as u8))
 }
 
 /// `logprobs` is how many of the likeliest, and 0 still asks for the chosen token's; some clients send chat's false.
