@@ -43,8 +43,18 @@ fn bad_bodies_are_400_and_name_the_field() {
         (chat, r#"{"messages":[{"role":"user","content":"a"}],"model":"gpt-4o"}"#, 404, Some("model")),
         (chat, r#"{"messages":[{"role":"user","content":"a"}],"n":300}"#, 400, Some("n")),
         (chat, r#"{"messages":[{"role":"user","content":"a"}],"logit_bias":{"4000000000":1}}"#, 400, Some("logit_bias")),
-        (chat, r#"{"messages":[{"role":"user","content":"a"}],"response_format":{"type":"json_schema","json_schema":{"schema":{"not":{}}}}}"#, 400, Some("response_format")),
-        (chat, r#"{"messages":[{"role":"user","content":"a"}],"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"required"}"#, 400, Some("tool_choice")),
+        (
+            chat,
+            r#"{"messages":[{"role":"user","content":"a"}],"response_format":{"type":"json_schema","json_schema":{"schema":{"not":{}}}}}"#,
+            400,
+            Some("response_format"),
+        ),
+        (
+            chat,
+            r#"{"messages":[{"role":"user","content":"a"}],"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"required"}"#,
+            400,
+            Some("tool_choice"),
+        ),
         // Of a field given twice the last one counts.
         (chat, r#"{"messages":[{"role":"user","content":"a"}],"top_p":0.5,"top_p":7}"#, 400, Some("top_p")),
         (chat, r#"{"messages":[{"role":"user","content":"a"}],"top_p":7,"top_p":0.5,"max_tokens":1}"#, 200, None),

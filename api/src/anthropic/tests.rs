@@ -102,11 +102,7 @@ fn every_field_arrives() {
     assert_eq!(Value::Object(shown), json!({"enable_thinking": true, "tools": tools}));
 
     let tools = json!([{"name": "f", "input_schema": {}}]);
-    let choices = [
-        (json!(null), Choice::Auto),
-        (json!({"type": "auto"}), Choice::Auto),
-        (json!({"type": "tool", "name": "f"}), Choice::Named("f".into())),
-    ];
+    let choices = [(json!(null), Choice::Auto), (json!({"type": "auto"}), Choice::Auto), (json!({"type": "tool", "name": "f"}), Choice::Named("f".into()))];
     for (choice, want) in choices {
         let form = read(json!({"tools": tools, "tool_choice": choice})).unwrap().form;
         assert_eq!((form.choice, form.parallel), (want, true));
@@ -177,7 +173,8 @@ fn frames(pieces: &[Piece], end: End) -> Vec<Value> {
     String::from_utf8(out).unwrap().trim_end().split("\n\n").map(frame).collect()
 }
 
-const USAGE: &str = r#"{"input_tokens":3,"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":2,"output_tokens_details":{"thinking_tokens":1}}"#;
+const USAGE: &str =
+    r#"{"input_tokens":3,"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":2,"output_tokens_details":{"thinking_tokens":1}}"#;
 
 #[test]
 fn whole_answers() {

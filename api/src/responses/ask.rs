@@ -143,7 +143,8 @@ fn reasoning(fields: &mut Fields, kwargs: &mut Map<String, Value>, echo: &mut Ma
 fn form(fields: &mut Fields, kwargs: &mut Map<String, Value>, echo: &mut Map<String, Value>) -> Result<Form, Refusal> {
     let grammar = format(fields, echo)?;
     let tools = form::tools(fields, ".name", tool)?;
-    let shown = |tool: &Tool| json!({"type": "function", "name": tool.name, "description": tool.description, "parameters": tool.parameters, "strict": tool.strict});
+    let shown =
+        |tool: &Tool| json!({"type": "function", "name": tool.name, "description": tool.description, "parameters": tool.parameters, "strict": tool.strict});
     echo.insert("tools".into(), tools.iter().map(shown).collect());
     let choice = choice(fields, &tools)?;
     let word = match &choice {

@@ -27,22 +27,11 @@ use serde::Serialize;
 /// What the core calls fields that have another name here.
 const NAMES: [(&str, &str); 3] = [("messages", "input"), ("max_tokens", "max_output_tokens"), ("response_format", "text.format")];
 
-pub(crate) async fn create(
-    request: HttpRequest,
-    payload: web::Payload,
-    service: web::Data<Service>,
-    store: web::Data<Store>,
-) -> Result<HttpResponse, Refusal> {
+pub(crate) async fn create(request: HttpRequest, payload: web::Payload, service: web::Data<Service>, store: web::Data<Store>) -> Result<HttpResponse, Refusal> {
     logged(&request, async |logged| answer(&request, payload, &service, store, logged).await.map_err(|refusal| refusal.renamed(&NAMES))).await
 }
 
-async fn answer(
-    request: &HttpRequest,
-    payload: web::Payload,
-    service: &Service,
-    store: web::Data<Store>,
-    logged: &Logged,
-) -> Result<HttpResponse, Refusal> {
+async fn answer(request: &HttpRequest, payload: web::Payload, service: &Service, store: web::Data<Store>, logged: &Logged) -> Result<HttpResponse, Refusal> {
     let key = owner(request);
     let asked = read(request, payload, service, |body, card| ask::read(body, card, |id| store.get(key, id))).await?;
     let Asked { wanted, echo, messages } = asked;

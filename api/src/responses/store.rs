@@ -82,6 +82,7 @@ impl Store {
             return;
         }
         self.with(|all| {
+            all.remove(key, &id);
             let place = all.next;
             all.next += 1;
             let shelf = all.of.entry(key).or_default();
