@@ -22,7 +22,7 @@ pub(super) fn read(body: Value, card: &ModelCard) -> Result<Wanted, Refusal> {
     if let Some(metadata) = fields.take("metadata") {
         Fields::new("metadata", metadata)?.text("user_id")?;
     }
-    let (messages, kwargs, form) = asked(&mut fields)?;
+    let Asked { messages, kwargs, form } = asked(&mut fields)?;
     form::ends(&params, &form)?;
     if messages.last().is_some_and(|message| message["role"] == "assistant") {
         return Err(Refusal::field("messages", "must not end with a message of the assistant: this server does not continue one"));
@@ -34,12 +34,19 @@ pub(super) fn read(body: Value, card: &ModelCard) -> Result<Wanted, Refusal> {
 pub(super) fn counted(body: Value, card: &ModelCard) -> Result<Prompt, Refusal> {
     let mut fields = Fields::new("", body)?;
     ask::model(&mut fields, card)?;
-    let (messages, kwargs, _) = asked(&mut fields)?;
+    let Asked { messages, kwargs, .. } = asked(&mut fields)?;
     Ok(Prompt::Chat { messages, kwargs })
 }
 
-/// The conversation, what the template is to know beside it, and the answer's form.
-fn asked(fields: &mut Fields) -> Result<(Vec<Value>, Map<String, Value>, Form), Refusal> {
+/// What is asked, and in which form.
+struct Asked {
+    messages: Vec<Value>,
+    /// What the template is to know beside them.
+    kwargs: Map<String, Value>,
+    form: Form,
+}
+
+fn asked(fields: &mut Fields) -> Result<Asked, Refusal> {
     unserved(fields)?;
     let system = fields.take("system");
     let list = fields.list("messages")?.ok_or_else(|| Refusal::field("messages", "must be an array of messages, not null or absent"))?;
@@ -50,7 +57,7 @@ fn asked(fields: &mut Fields) -> Result<(Vec<Value>, Map<String, Value>, Form), 
     let tools = form::tools(fields, ".name", tool)?;
     let (choice, parallel) = choice(fields, &tools)?;
     let form = form::offered(Form { tools, choice, parallel, grammar }, "output_config.format", &mut kwargs)?;
-    Ok((messages, kwargs, form))
+    Ok(Asked { messages, kwargs, form })
 }
 
 /// What would change the answer and cannot be honoured.

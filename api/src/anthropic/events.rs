@@ -36,12 +36,16 @@ struct Grown<'a> {
 }
 
 #[derive(Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(tag = "type")]
 enum Delta<'a> {
-    TextDelta { text: &'a str },
-    ThinkingDelta { thinking: &'a str },
-    SignatureDelta { signature: &'a str },
-    InputJsonDelta { partial_json: &'a str },
+    #[serde(rename = "text_delta")]
+    Text { text: &'a str },
+    #[serde(rename = "thinking_delta")]
+    Thinking { thinking: &'a str },
+    #[serde(rename = "signature_delta")]
+    Signature { signature: &'a str },
+    #[serde(rename = "input_json_delta")]
+    Input { partial_json: &'a str },
 }
 
 impl Events {
@@ -60,7 +64,7 @@ impl Events {
         let Some(block) = self.open.take() else { return };
         if block == Block::Thinking {
             // Clients want one before the end. Nothing is signed: what they send back is taken as it is.
-            self.grow(out, Delta::SignatureDelta { signature: "" });
+            self.grow(out, Delta::Signature { signature: "" });
         }
         event(out, "content_block_stop", &value!({"type": "content_block_stop", "index": self.index}));
         self.index += 1;
@@ -76,17 +80,17 @@ impl Events {
                 if self.open != Some(Block::Thinking) {
                     self.begin_block(out, Block::Thinking, &value!({"type": "thinking", "thinking": "", "signature": ""}));
                 }
-                self.grow(out, Delta::ThinkingDelta { thinking: &thinking });
+                self.grow(out, Delta::Thinking { thinking: &thinking });
             }
             // The block of a call that broke has been begun: it ends unfinished.
             Piece::Text(text) | Piece::Broken { raw: text, .. } => {
                 if self.open != Some(Block::Text) {
                     self.begin_block(out, Block::Text, &value!({"type": "text", "text": ""}));
                 }
-                self.grow(out, Delta::TextDelta { text: &text });
+                self.grow(out, Delta::Text { text: &text });
             }
             Piece::Call { name, .. } => self.begin_block(out, Block::Call, &called(&name, Map::new())),
-            Piece::Arguments { text, .. } => self.grow(out, Delta::InputJsonDelta { partial_json: &text }),
+            Piece::Arguments { text, .. } => self.grow(out, Delta::Input { partial_json: &text }),
         }
     }
 
