@@ -1,4 +1,4 @@
-//! HTTP: OpenAI's wire types, server-sent events, failures → status. This crate may never know MLX.
+//! HTTP: OpenAI's and Anthropic's wire types, server-sent events, failures → status. This crate may never know MLX.
 //!
 //! A request's way through the rooms: `body` reads bytes → `fields` reads JSON → `ask` makes an [`actors::Ask`] of it → [`actors::Service`] answers
 //! with events → `stream` or `whole` makes wire text of them. `routes` composes, `refusal` is where every status is decided, `server` binds.
