@@ -137,6 +137,8 @@ pub enum Event {
     },
     Done {
         finish: Finish,
+        /// Which of the request's stop strings ended it, by its place among them.
+        stop: Option<usize>,
         usage: Usage,
         timings: Timings,
     },

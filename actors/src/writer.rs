@@ -14,8 +14,8 @@ pub(crate) struct Written {
     pub(crate) pieces: Vec<Piece>,
     pub(crate) tokens: u32,
     pub(crate) logprobs: Vec<TokenLogprob>,
-    /// A stop string was found: the answer ends here.
-    pub(crate) stopped: bool,
+    /// The number of the stop string that was found: the answer ends here.
+    pub(crate) stopped: Option<usize>,
 }
 
 /// Turns ids into pieces, holding back half characters and what may still become a stop string or a mark.
@@ -52,7 +52,7 @@ impl Writer {
         }
         let piece = self.stops.push(&text);
         let mut pieces = self.reader.push(&piece.text);
-        if piece.stopped {
+        if piece.stopped.is_some() {
             pieces.extend(self.reader.finish());
         }
         self.report(pieces, piece.stopped)
@@ -63,7 +63,7 @@ impl Writer {
         let rest = self.detokenizer.finish();
         let piece = self.stops.push(&rest);
         let mut text = piece.text;
-        if !piece.stopped {
+        if piece.stopped.is_none() {
             text.push_str(&self.stops.finish());
         }
         let mut pieces = self.reader.push(&text);
@@ -81,7 +81,7 @@ impl Writer {
         TokenLogprob { bytes: bytes(id), logprob: said.drawn, top: said.top.iter().map(|(id, of)| (bytes(*id), *of)).collect() }
     }
 
-    fn report(&mut self, pieces: Vec<Piece>, stopped: bool) -> Written {
+    fn report(&mut self, pieces: Vec<Piece>, stopped: Option<usize>) -> Written {
         for piece in &pieces {
             match piece {
                 Piece::Call { .. } => self.calls += 1,

@@ -11,8 +11,9 @@ use crate::voice::Voice;
 use crate::{body, ids};
 use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpMessage, HttpRequest, HttpResponse, ResponseError, web};
-use actors::{Answer, Ask, Key, Service};
+use actors::{Answer, Ask, Key, ModelCard, Service};
 use futures_util::StreamExt;
+use serde_json::Value;
 use std::sync::Arc;
 
 pub(crate) async fn chat(request: HttpRequest, payload: web::Payload, service: web::Data<Service>) -> Result<HttpResponse, Refusal> {
@@ -23,10 +24,28 @@ pub(crate) async fn text(request: HttpRequest, payload: web::Payload, service: w
     complete(Shape::Text, request, payload, service).await
 }
 
-/// A client that leaves drops this future, or the stream it returned, and with either the answer: the row is freed.
 async fn complete(shape: Shape, request: HttpRequest, payload: web::Payload, service: web::Data<Service>) -> Result<HttpResponse, Refusal> {
+    logged(&request, async |logged| {
+        let wanted = read(&request, payload, &service, |body, card| ask::read(shape, body, card)).await?;
+        let prefix = match shape {
+            Shape::Chat => "chatcmpl",
+            Shape::Text => "cmpl",
+        };
+        // Ours even if the client sent an id: two answers must not share one.
+        let head = Head { shape, id: format!("{prefix}-{}", ids::fresh()), created_unix_s: unix_s(), model: service.card()?.id.clone() };
+        let id = head.id.clone();
+        let voice = Chunks::new(head, wanted.n, wanted.include_usage, wanted.params.logprobs.is_some());
+        deliver(wanted, id, Box::new(voice), &request, &service, logged).await
+    })
+    .await
+}
+
+/// What `answer` answers; a refusal has a log line from here, unless it has one already.
+///
+/// A client that leaves drops this future, or the stream it returned, and with either the answer: the row is freed.
+pub(crate) async fn logged(request: &HttpRequest, answer: impl AsyncFnOnce(&Logged) -> Result<HttpResponse, Refusal>) -> Result<HttpResponse, Refusal> {
     let logged = request.extensions().get::<Logged>().cloned().unwrap_or_default();
-    let answered = answer(shape, &request, payload, &service, &logged).await;
+    let answered = answer(&logged).await;
     if let Err(refusal) = &answered
         && !logged.0.replace(true)
     {
@@ -39,10 +58,15 @@ async fn complete(shape: Shape, request: HttpRequest, payload: web::Payload, ser
     answered
 }
 
-/// What was wanted, or why it cannot be; counted as refused.
-async fn wanted(shape: Shape, request: &HttpRequest, payload: web::Payload, service: &Service) -> Result<Wanted, Refusal> {
+/// What a body asks for, as `read` reads it, or why it cannot be; counted as refused.
+pub(crate) async fn read<T>(
+    request: &HttpRequest,
+    payload: web::Payload,
+    service: &Service,
+    read: impl FnOnce(Value, &ModelCard) -> Result<T, Refusal>,
+) -> Result<T, Refusal> {
     let read = match body::json(request, payload).await {
-        Ok(body) => ask::read(shape, body, service.card()?),
+        Ok(body) => read(body, service.card()?),
         Err(refusal) => Err(refusal),
     };
     if read.is_err()
@@ -51,20 +75,6 @@ async fn wanted(shape: Shape, request: &HttpRequest, payload: web::Payload, serv
         metrics.refused(metrics::Refusal::Invalid);
     }
     read
-}
-
-async fn answer(shape: Shape, request: &HttpRequest, payload: web::Payload, service: &Service, logged: &Logged) -> Result<HttpResponse, Refusal> {
-    let wanted = wanted(shape, request, payload, service).await?;
-    let card = service.card()?;
-    let prefix = match shape {
-        Shape::Chat => "chatcmpl",
-        Shape::Text => "cmpl",
-    };
-    // Ours even if the client sent an id: two answers must not share one.
-    let head = Head { shape, id: format!("{prefix}-{}", ids::fresh()), created_unix_s: unix_s(), model: card.id.clone() };
-    let id = head.id.clone();
-    let voice = Chunks::new(head, wanted.n, wanted.include_usage, wanted.params.logprobs.is_some());
-    deliver(wanted, id, Box::new(voice), request, service, logged).await
 }
 
 /// Asks for what is wanted, and says it with this voice.

@@ -42,6 +42,11 @@ pub(crate) async fn guard(request: ServiceRequest, next: Next<impl MessageBody +
     Ok(next.call(request).await?.map_into_left_body())
 }
 
+/// Whose the request is, as a number: 0 where there are no keys.
+pub(crate) fn owner(request: &HttpRequest) -> u32 {
+    request.extensions().get::<Arc<Holder>>().map_or_else(|| Key::default().number, |holder| holder.key().number)
+}
+
 /// Who asks, if that key may ask now.
 pub(crate) fn asking(request: &HttpRequest, service: &Service) -> Result<Key, Refusal> {
     let extensions = request.extensions();

@@ -65,6 +65,16 @@ impl Refusal {
         Refusal { param: Some(param.to_owned()), ..self }
     }
 
+    /// With the field called what this protocol calls it: `names` are the core's and the protocol's.
+    pub(crate) fn renamed(mut self, names: &[(&str, &str)]) -> Refusal {
+        let Some((ours, theirs)) = names.iter().find(|(ours, _)| self.param.as_deref() == Some(*ours)) else { return self };
+        self.param = Some((*theirs).to_owned());
+        if let Some(rest) = self.message.strip_prefix(ours) {
+            self.message = format!("{theirs}{rest}");
+        }
+        self
+    }
+
     /// Whom the fault lies with, in OpenAI's words.
     fn class(&self) -> &'static str {
         match self.kind {
@@ -148,7 +158,10 @@ impl ResponseError for Refusal {
             }
             _ => {}
         }
-        response.content_type("application/json").body(self.json())
+        let mut response = response.content_type("application/json").body(self.json());
+        // Where another protocol's clients ask, what was refused is said once more in its own form.
+        response.extensions_mut().insert(self.clone());
+        response
     }
 }
 

@@ -1,5 +1,6 @@
 //! The routes, and what each does. Whatever goes wrong leaves as a [`Refusal`].
 
+use crate::anthropic;
 use crate::ask;
 use crate::body::BodyLimit;
 use crate::guard::{Gate, guard};
@@ -7,6 +8,7 @@ use crate::keys::Keys;
 use crate::keys::gate::Holder;
 use crate::openai::Model;
 use crate::refusal::{Kind, Refusal};
+use crate::responses;
 use crate::tag::tag;
 use crate::{complete, console, tokens};
 use actix_web::middleware::from_fn;
@@ -18,15 +20,22 @@ use std::sync::Arc;
 /// Configures an `App` with every route. `keys` say who may use the model, None: everybody. `body_limit_bytes` bounds a request's body.
 pub fn app(service: Service, keys: Option<Arc<Keys>>, body_limit_bytes: usize) -> impl Fn(&mut web::ServiceConfig) + Clone {
     let service = web::Data::new(service);
+    let store = web::Data::new(responses::Store::default());
     move |config| {
         let scope = web::scope("")
             .app_data(service.clone())
+            .app_data(store.clone())
             .app_data(BodyLimit(body_limit_bytes))
             .app_data(Gate(keys.clone()))
             .wrap(from_fn(guard))
             .wrap(from_fn(tag))
+            .wrap(from_fn(anthropic::shaped))
             .service(post("/v1/chat/completions", complete::chat))
             .service(post("/v1/completions", complete::text))
+            .service(post("/v1/messages", anthropic::messages))
+            .service(post("/v1/messages/count_tokens", anthropic::count_tokens))
+            .service(post("/v1/responses", responses::create))
+            .service(kept("/v1/responses/{id}"))
             .service(post("/tokenize", tokens::tokenize))
             .service(post("/detokenize", tokens::detokenize))
             .service(get("/v1/models", models))
@@ -64,6 +73,12 @@ where
 {
     let resource = web::resource(path).route(web::get().to(handler.clone())).route(web::head().to(handler));
     resource.default_service(web::to(|| async { no_method("GET, HEAD") }))
+}
+
+/// An answer that is kept: shown or removed.
+fn kept(path: &str) -> Resource {
+    let shown = web::resource(path).route(web::get().to(responses::kept)).route(web::head().to(responses::kept));
+    shown.route(web::delete().to(responses::delete)).default_service(web::to(|| async { no_method("GET, HEAD, DELETE") }))
 }
 
 fn no_method(allow: &'static str) -> Result<HttpResponse, Refusal> {

@@ -28,6 +28,8 @@ pub(crate) struct Frames<S> {
     prompt_tokens: u32,
     /// Of each choice, once it has ended.
     ends: Vec<Option<End>>,
+    /// Of each choice, the tokens of its reasoning so far.
+    reasoning: Vec<u32>,
     started: bool,
     silence: Pin<Box<Sleep>>,
 }
@@ -35,7 +37,8 @@ pub(crate) struct Frames<S> {
 impl<S: Stream<Item = Told> + Unpin> Frames<S> {
     /// `events` are of `choices` choices, and begin after their `Began`.
     pub(crate) fn new(events: S, voice: Box<dyn Voice>, choices: usize, prompt_tokens: u32) -> Self {
-        Frames { events: Some(events), voice, prompt_tokens, ends: vec![None; choices], started: false, silence: Box::pin(sleep(PING_EVERY)) }
+        let (ends, reasoning, silence) = (vec![None; choices], vec![0; choices], Box::pin(sleep(PING_EVERY)));
+        Frames { events: Some(events), voice, prompt_tokens, ends, reasoning, started: false, silence }
     }
 
     /// Writes what is ready. Pending only tells that no more is ready now.
@@ -49,8 +52,14 @@ impl<S: Stream<Item = Told> + Unpin> Frames<S> {
             let Poll::Ready(event) = events.poll_next_unpin(cx) else { return };
             match event {
                 Some((_, Event::Began { .. })) => {}
-                Some((choice, Event::Said { pieces, logprobs, .. })) => self.voice.said(out, choice, pieces, &logprobs),
-                Some((choice, Event::Done { finish, usage, timings })) => self.done(out, choice, End { finish, usage, timings }),
+                Some((choice, Event::Said { pieces, tokens, logprobs })) => {
+                    self.reasoning[choice as usize] += if of_reasoning(&pieces) { tokens } else { 0 };
+                    self.voice.said(out, choice, pieces, &logprobs);
+                }
+                Some((choice, Event::Done { finish, stop, usage, timings })) => {
+                    let reasoning_tokens = self.reasoning[choice as usize];
+                    self.done(out, choice, End { finish, stop, usage, reasoning_tokens, timings });
+                }
                 Some((_, Event::Failed(failure))) => self.fail(out, failure.into()),
                 None => self.fail(out, cut_short()),
             }
@@ -116,19 +125,20 @@ pub(crate) async fn first<S: Stream<Item = Told> + Unpin>(events: &mut S) -> Res
 
 /// Collects what is left of each choice.
 pub(crate) async fn whole<S: Stream<Item = Told> + Unpin>(mut events: S, choices: usize) -> Result<Vec<Collected>, Refusal> {
-    let mut open: Vec<(Vec<Piece>, Vec<TokenLogprob>)> = vec![(Vec::new(), Vec::new()); choices];
+    let mut open: Vec<(Vec<Piece>, Vec<TokenLogprob>, u32)> = vec![(Vec::new(), Vec::new(), 0); choices];
     let mut collected: Vec<Option<Collected>> = vec![None; choices];
     while let Some((choice, event)) = events.next().await {
         let choice = choice as usize;
         match event {
             Event::Began { .. } => {}
-            Event::Said { pieces, logprobs, .. } => {
+            Event::Said { pieces, tokens, logprobs } => {
+                open[choice].2 += if of_reasoning(&pieces) { tokens } else { 0 };
                 open[choice].0.extend(pieces);
                 open[choice].1.extend(logprobs);
             }
-            Event::Done { finish, usage, timings } => {
-                let (pieces, logprobs) = std::mem::take(&mut open[choice]);
-                collected[choice] = Some(Collected { said: put_together(pieces), logprobs, end: End { finish, usage, timings } });
+            Event::Done { finish, stop, usage, timings } => {
+                let (pieces, logprobs, reasoning_tokens) = std::mem::take(&mut open[choice]);
+                collected[choice] = Some(Collected { said: put_together(pieces), logprobs, end: End { finish, stop, usage, reasoning_tokens, timings } });
                 if collected.iter().all(Option::is_some) {
                     return Ok(collected.into_iter().flatten().collect());
                 }
@@ -137,6 +147,11 @@ pub(crate) async fn whole<S: Stream<Item = Told> + Unpin>(mut events: S, choices
         }
     }
     Err(cut_short())
+}
+
+/// Whether the tokens behind these pieces are reasoning's. Of an event that has more than reasoning, what comes first decides.
+pub(crate) fn of_reasoning(pieces: &[Piece]) -> bool {
+    matches!(pieces.first(), Some(Piece::Reasoning(_)))
 }
 
 /// The events ended without an end: whoever answered is gone. A client should try again.

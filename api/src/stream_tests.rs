@@ -15,7 +15,7 @@ fn text(text: &str) -> Event {
 }
 
 fn done() -> Event {
-    Event::Done { finish: Finish::Stop, usage: Usage::default(), timings: Timings::default() }
+    Event::Done { finish: Finish::Stop, stop: None, usage: Usage::default(), timings: Timings::default() }
 }
 
 fn of_one<S: Stream<Item = Event> + Unpin>(events: S) -> Frames<impl Stream<Item = Told> + Unpin> {

@@ -39,7 +39,7 @@ pub(crate) async fn detokenize(request: HttpRequest, payload: web::Payload, serv
 }
 
 /// A long text takes the tokenizer a while: on another thread, so that the streams of this one do not wait.
-async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Result<T, Refusal> {
+pub(crate) async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Result<T, Refusal> {
     let done = web::block(work).await.map_err(|_| Refusal::new(Kind::Fault, "the tokenizer failed; the request may be sent again"))?;
     Ok(done?)
 }

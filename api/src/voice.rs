@@ -8,7 +8,11 @@ use dialects::Whole;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct End {
     pub(crate) finish: Finish,
+    /// Which of the request's stop strings ended it, by its place among them.
+    pub(crate) stop: Option<usize>,
     pub(crate) usage: Usage,
+    /// Of the answer's tokens, those that reasoning was said with.
+    pub(crate) reasoning_tokens: u32,
     pub(crate) timings: Timings,
 }
 

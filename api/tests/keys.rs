@@ -4,21 +4,8 @@
 
 mod common;
 
-use actors::Options;
-use api::Keys;
-use common::{Client, ENDLESS, Response, Server};
+use common::{Client, ENDLESS, Response, with_keys};
 use serde_json::json;
-use std::sync::Arc;
-
-/// A server with these keys, each with further lines of its entry, and their secrets.
-fn with_keys(keys: &[(&str, &str)]) -> (Server, Vec<String>) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("keys.toml");
-    let (secrets, entries): (Vec<_>, Vec<_>) = keys.iter().map(|(name, more)| api::fresh_key(name).map(|(s, e)| (s, e + more)).unwrap()).unzip();
-    std::fs::write(&path, entries.concat()).unwrap();
-    let keys = Arc::new(Keys::open(&path).unwrap());
-    (Server::with(Options { batch: 2, ..Options::default() }, |serve| serve.keys = Some(keys)), secrets)
-}
 
 /// Sends a request with a secret, and leaves its answer to be read.
 fn send(client: &mut Client, method: &str, path: &str, secret: &str, body: &str) {

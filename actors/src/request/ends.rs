@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 impl Request {
-    pub(super) fn done(&mut self, finish: Finish, at: Instant, ctx: &mut Context<Self>) {
+    pub(super) fn done(&mut self, finish: Finish, stop: Option<usize>, at: Instant, ctx: &mut Context<Self>) {
         if self.ended {
             return;
         }
         let usage = self.usage();
         let timings = self.clock.timings(at, &self.counts, self.seed);
-        self.send(Event::Done { finish, usage, timings }, ctx);
+        self.send(Event::Done { finish, stop, usage, timings }, ctx);
         let reason = match finish {
             Finish::Stop | Finish::Calls => FinishReason::Stop,
             Finish::Length => FinishReason::Length,

@@ -263,10 +263,10 @@ impl Request {
         self.follow(token, index, ctx);
         let Some(row) = &mut self.row else { return };
         let written = row.writer.push(token, logprobs);
-        let stopped = written.stopped;
+        let stop = written.stopped;
         self.say(written, ctx);
-        if stopped {
-            self.done(Finish::Stop, at, ctx);
+        if stop.is_some() {
+            self.done(Finish::Stop, stop, at, ctx);
         }
     }
 
@@ -302,13 +302,14 @@ impl Request {
             return self.fail(Failure::Fault { message }, at, ctx);
         }
         let written = row.writer.finish();
+        let stop = written.stopped;
         let finish = match reason {
-            Reason::Length if !written.stopped => Finish::Length,
+            Reason::Length if stop.is_none() => Finish::Length,
             _ if row.writer.has_called() => Finish::Calls,
             _ => Finish::Stop,
         };
         self.say(written, ctx);
-        self.done(finish, at, ctx);
+        self.done(finish, stop, at, ctx);
     }
 
     fn say(&mut self, Written { pieces, tokens, logprobs, .. }: Written, ctx: &mut Context<Self>) {

@@ -130,7 +130,7 @@ pub(crate) async fn whole(mut answer: Answer) -> Result<Whole, Failure> {
                     text.push_str(&dialects::whole(pieces).text);
                     reported += tokens;
                 }
-                Event::Done { finish, usage, timings } => {
+                Event::Done { finish, usage, timings, .. } => {
                     assert_eq!(answer.next().await, None);
                     let seed = began.expect("it began");
                     return Ok(Whole { text, reported, seed, finish, usage, timings });

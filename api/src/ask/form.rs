@@ -2,7 +2,7 @@
 
 use crate::fields::{Fields, wrong};
 use crate::refusal::Refusal;
-use actors::{Choice, Form, Grammar, Tool};
+use actors::{Choice, Form, Grammar, Params, Tool};
 use serde_json::{Map, Value, json};
 
 /// Tools that a request may offer.
@@ -16,27 +16,44 @@ pub(super) fn read(fields: &mut Fields, kwargs: &mut Map<String, Value>) -> Resu
         return Err(Refusal::unserved("functions", "send tools").at("functions"));
     }
     let grammar = format(fields)?;
+    let tools = tools(fields, ".function.name", one)?;
+    let choice = choice(fields, &tools)?;
+    let parallel = fields.flag("parallel_tool_calls")?.unwrap_or(true);
+    offered(Form { tools, choice, parallel, grammar }, "response_format", kwargs)
+}
+
+/// The list of tools, each read by `one`; `name` is where a tool's name lies in it.
+pub(crate) fn tools(fields: &mut Fields, name: &str, one: impl Fn(String, Value) -> Result<Tool, Refusal>) -> Result<Vec<Tool>, Refusal> {
     let list = fields.list("tools")?.unwrap_or_default();
     if list.len() > TOOLS_MAX {
         return Err(Refusal::field("tools", format!("must have at most {TOOLS_MAX} tools, not {}", list.len())));
     }
     let tools = list.into_iter().enumerate().map(|(i, tool)| one(format!("tools[{i}]"), tool)).collect::<Result<Vec<Tool>, Refusal>>()?;
     if let Some((i, tool)) = tools.iter().enumerate().find(|(i, tool)| tools[..*i].iter().any(|other| other.name == tool.name)) {
-        return Err(Refusal::field(
-            format!("tools[{i}].function.name"),
-            format!("must be another name than those before it: {:?} is there already", tool.name),
-        ));
+        return Err(Refusal::field(format!("tools[{i}]{name}"), format!("must be another name than those before it: {:?} is there already", tool.name)));
     }
-    let choice = choice(fields, &tools)?;
-    let parallel = fields.flag("parallel_tool_calls")?.unwrap_or(true);
-    if tools.is_empty() || choice == Choice::None {
-        return Ok(Form { grammar, ..Form::default() });
+    Ok(tools)
+}
+
+/// What there is to this form: without tools that may be called it is text or JSON, and the template is shown those only. `format` is
+/// the field that the grammar came from.
+pub(crate) fn offered(form: Form, format: &str, kwargs: &mut Map<String, Value>) -> Result<Form, Refusal> {
+    if form.tools.is_empty() || form.choice == Choice::None {
+        return Ok(Form { grammar: form.grammar, ..Form::default() });
     }
-    if grammar.is_some() {
-        return Err(Refusal::field("response_format", r#"must be {"type":"text"} or absent beside tools, unless tool_choice is "none""#));
+    if form.grammar.is_some() {
+        return Err(Refusal::field(format, "must ask for text or be absent beside tools, unless tool_choice says that none may be called"));
     }
-    kwargs.entry("tools").or_insert_with(|| tools.iter().map(shown).collect());
-    Ok(Form { tools, choice, parallel, grammar })
+    kwargs.entry("tools").or_insert_with(|| form.tools.iter().map(shown).collect());
+    Ok(form)
+}
+
+/// What is made to a form has an end.
+pub(crate) fn ends(params: &Params, form: &Form) -> Result<(), Refusal> {
+    if params.ignore_eos && (form.grammar.is_some() || !form.tools.is_empty()) {
+        return Err(Refusal::field("ignore_eos", "must be false or absent beside tools and a form of the answer: they have an end"));
+    }
+    Ok(())
 }
 
 /// A tool as templates expect it: OpenAI's shape.
@@ -58,11 +75,11 @@ fn one(at: String, tool: Value) -> Result<Tool, Refusal> {
     let mut function = Fields::new(at, function)?;
     let name = name(&mut function)?;
     let (description, strict) = (function.text("description")?, function.flag("strict")?.unwrap_or(false));
-    let parameters = function.object("parameters")?.map_or_else(|| json!({"type": "object", "properties": {}}), Value::Object);
+    let parameters = parameters(function.object("parameters")?);
     Ok(Tool { name, description, parameters, strict })
 }
 
-fn name(function: &mut Fields) -> Result<String, Refusal> {
+pub(crate) fn name(function: &mut Fields) -> Result<String, Refusal> {
     let at = function.path("name");
     let allowed = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':');
     match function.text("name")? {
@@ -90,13 +107,21 @@ fn choice(fields: &mut Fields, tools: &[Tool]) -> Result<Choice, Refusal> {
         }
         Some(other) => return Err(wrong("tool_choice", CHOICES, &other)),
     };
+    possible(choice, tools, "tool_choice.function.name")
+}
+
+/// The choice, unless these tools leave it nothing to call; `name` is the field that names one.
+pub(crate) fn possible(choice: Choice, tools: &[Tool], name: &str) -> Result<Choice, Refusal> {
     match &choice {
-        Choice::Named(name) if !tools.iter().any(|tool| tool.name == *name) => {
-            Err(Refusal::field("tool_choice.function.name", "must be the name of one of tools"))
-        }
-        Choice::Required if tools.is_empty() => Err(Refusal::field("tool_choice", r#"must be "none" or "auto" without tools"#)),
+        Choice::Named(of) if !tools.iter().any(|tool| tool.name == *of) => Err(Refusal::field(name, "must be the name of one of tools")),
+        Choice::Required if tools.is_empty() => Err(Refusal::field("tool_choice", "must not ask for a call without tools")),
         _ => Ok(choice),
     }
+}
+
+/// A schema of arguments, or of any object where a tool has none.
+pub(crate) fn parameters(schema: Option<Map<String, Value>>) -> Value {
+    schema.map_or_else(|| json!({"type": "object", "properties": {}}), Value::Object)
 }
 
 /// What all of the answer is to be. None: text. Whether the schema can be followed is for the model's side to say.

@@ -1,7 +1,7 @@
 //! What a client wants: the bodies of `/v1/chat/completions` and `/v1/completions`, every field checked.
 
-mod form;
-mod params;
+pub(crate) mod form;
+pub(crate) mod params;
 
 use crate::fields::{Fields, integer, wrong};
 use crate::messages;
@@ -33,7 +33,7 @@ pub(crate) struct Wanted {
 pub(crate) fn read(shape: Shape, body: Value, card: &ModelCard) -> Result<Wanted, Refusal> {
     let mut fields = Fields::new("", body)?;
     model(&mut fields, card)?;
-    let mut params = params::read(&mut fields)?;
+    let mut params = params::read(&mut fields, &params::OPENAI)?;
     let (prompt, form) = match shape {
         Shape::Chat => {
             params.logprobs = params::chat_logprobs(&mut fields)?;
@@ -46,9 +46,7 @@ pub(crate) fn read(shape: Shape, body: Value, card: &ModelCard) -> Result<Wanted
             (text(&mut fields)?, Form { grammar: form::format(&mut fields)?, ..Form::default() })
         }
     };
-    if params.ignore_eos && (form.grammar.is_some() || !form.tools.is_empty()) {
-        return Err(Refusal::field("ignore_eos", "must be false or absent beside response_format and tools: their answers have an end"));
-    }
+    form::ends(&params, &form)?;
     fields.text("user")?;
     let n = fields.integer("n", 1..=CHOICES_MAX)?.map_or(1, |n| n as u32);
     let stream = fields.flag("stream")?.unwrap_or(false);
@@ -92,17 +90,20 @@ fn chat(fields: &mut Fields) -> Result<(Prompt, Form), Refusal> {
     Ok((Prompt::Chat { messages, kwargs }, form))
 }
 
-/// Templates that know the word read it; others know only whether to reason at all.
 fn reasoning_effort(fields: &mut Fields, kwargs: &mut Map<String, Value>) -> Result<(), Refusal> {
-    const ALLOWED: [&str; 6] = ["none", "minimal", "low", "medium", "high", "xhigh"];
-    let Some(effort) = fields.text("reasoning_effort")? else { return Ok(()) };
-    if !ALLOWED.contains(&effort.as_str()) {
-        return Err(Refusal::field("reasoning_effort", format!("must be one of {}", ALLOWED.map(|word| format!("{word:?}")).join(", "))));
-    }
-    if effort == "none" {
-        kwargs.entry("enable_thinking").or_insert(false.into());
-    } else {
-        kwargs.entry("reasoning_effort").or_insert(effort.into());
+    effort("reasoning_effort", fields.take("reasoning_effort"), kwargs)
+}
+
+/// How much to reason. Templates that know the word read it; others know only whether to reason at all.
+pub(crate) fn effort(path: &str, value: Option<Value>, kwargs: &mut Map<String, Value>) -> Result<(), Refusal> {
+    const ALLOWED: [&str; 7] = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
+    let allowed = || format!("one of {}", ALLOWED.map(|word| format!("{word:?}")).join(", "));
+    match value {
+        None => {}
+        Some(Value::String(word)) if !ALLOWED.contains(&word.as_str()) => return Err(Refusal::field(path, format!("must be {}", allowed()))),
+        Some(Value::String(word)) if word == "none" => drop(kwargs.entry("enable_thinking").or_insert(false.into())),
+        Some(Value::String(word)) => drop(kwargs.entry("reasoning_effort").or_insert(word.into())),
+        Some(other) => return Err(wrong(path, &allowed(), &other)),
     }
     Ok(())
 }

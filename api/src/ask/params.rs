@@ -13,12 +13,25 @@ const TOP_LOGPROBS_MAX: i128 = 20;
 const BIASES_MAX: usize = 1024;
 const PENALTIES: &str = "a number from -2 to 2";
 
-/// What [`Params`] has of both endpoints.
-pub(super) fn read(fields: &mut Fields) -> Result<Params, Refusal> {
+/// What a protocol calls these fields, where protocols differ.
+pub(crate) struct Names {
+    /// Of two that are sent, the later name here counts.
+    pub(crate) max_tokens: &'static [&'static str],
+    pub(crate) stop: &'static str,
+    pub(crate) temperature_max: f32,
+}
+
+/// OpenAI's names in chats and completions.
+pub(super) const OPENAI: Names = Names { max_tokens: &["max_tokens", "max_completion_tokens"], stop: "stop", temperature_max: 2.0 };
+
+/// What [`Params`] has of every protocol.
+pub(crate) fn read(fields: &mut Fields, names: &Names) -> Result<Params, Refusal> {
     let tokens = |n: i128| n as u32;
     let all = i128::from(u32::MAX);
-    let older = fields.integer("max_tokens", 1..=all)?.map(tokens);
-    let max_tokens = fields.integer("max_completion_tokens", 1..=all)?.map(tokens).or(older);
+    let mut max_tokens = None;
+    for name in names.max_tokens {
+        max_tokens = fields.integer(name, 1..=all)?.map(tokens).or(max_tokens);
+    }
     let min_tokens = fields.integer("min_tokens", 0..=all)?.map_or(0, tokens);
     if max_tokens.is_some_and(|max| min_tokens > max) {
         return Err(Refusal::field("min_tokens", "must not be larger than max_tokens"));
@@ -28,14 +41,16 @@ pub(super) fn read(fields: &mut Fields) -> Result<Params, Refusal> {
         max_tokens,
         usual_tokens: None,
         min_tokens,
-        temperature: fields.number("temperature", "a number from 0 to 2", |x| (0.0..=2.0).contains(&x))?.unwrap_or(default.temperature),
+        temperature: fields
+            .number("temperature", &format!("a number from 0 to {}", names.temperature_max), |x| (0.0..=names.temperature_max).contains(&x))?
+            .unwrap_or(default.temperature),
         top_p: fields.number("top_p", "a number above 0 and up to 1", |x| x > 0.0 && x <= 1.0)?.unwrap_or(default.top_p),
         // −1 is the older way to say "off".
         top_k: fields.integer("top_k", -1..=all)?.map_or(default.top_k, |k| k.max(0) as u32),
         min_p: fields.number("min_p", "a number from 0 to 1", |x| (0.0..=1.0).contains(&x))?.unwrap_or(default.min_p),
         // A negative seed is as good as any: its bits are kept.
         seed: fields.integer("seed", i128::from(i64::MIN)..=i128::from(u64::MAX))?.map(|n| n as u64),
-        stop: stop(fields.take("stop"))?,
+        stop: stop(names.stop, fields.take(names.stop))?,
         ignore_eos: fields.flag("ignore_eos")?.unwrap_or(false),
         presence_penalty: fields.number("presence_penalty", PENALTIES, |x| (-2.0..=2.0).contains(&x))?.unwrap_or(0.0),
         frequency_penalty: fields.number("frequency_penalty", PENALTIES, |x| (-2.0..=2.0).contains(&x))?.unwrap_or(0.0),
@@ -46,17 +61,17 @@ pub(super) fn read(fields: &mut Fields) -> Result<Params, Refusal> {
     })
 }
 
-fn stop(value: Option<Value>) -> Result<Vec<String>, Refusal> {
+fn stop(name: &str, value: Option<Value>) -> Result<Vec<String>, Refusal> {
     let one = |path: &str, value: Value| match value {
         Value::String(s) if !s.is_empty() => Ok(s),
         other => Err(wrong(path, "a string of at least one character", &other)),
     };
     match value {
         None => Ok(Vec::new()),
-        Some(Value::Array(list)) if list.len() > STOPS_MAX => Err(Refusal::field("stop", format!("must have at most {STOPS_MAX} strings, not {}", list.len()))),
-        Some(Value::Array(list)) => list.into_iter().enumerate().map(|(i, v)| one(&format!("stop[{i}]"), v)).collect(),
-        Some(string @ Value::String(_)) => Ok(vec![one("stop", string)?]),
-        Some(other) => Err(wrong("stop", "a string or an array of strings", &other)),
+        Some(Value::Array(list)) if list.len() > STOPS_MAX => Err(Refusal::field(name, format!("must have at most {STOPS_MAX} strings, not {}", list.len()))),
+        Some(Value::Array(list)) => list.into_iter().enumerate().map(|(i, v)| one(&format!("{name}[{i}]"), v)).collect(),
+        Some(string @ Value::String(_)) => Ok(vec![one(name, string)?]),
+        Some(other) => Err(wrong(name, "a string or an array of strings", &other)),
     }
 }
 
@@ -80,11 +95,16 @@ fn bias(map: Map<String, Value>) -> Result<Vec<(u32, f32)>, Refusal> {
 /// `logprobs` is a flag, `top_logprobs` how many of the likeliest.
 pub(super) fn chat_logprobs(fields: &mut Fields) -> Result<Option<u8>, Refusal> {
     let wanted = fields.flag("logprobs")?.unwrap_or(false);
-    let top = fields.integer("top_logprobs", 0..=TOP_LOGPROBS_MAX)?.map_or(0, |n| n as u8);
+    let top = top_logprobs(fields)?;
     if top > 0 && !wanted {
         return Err(Refusal::field("top_logprobs", "must be 0 or absent unless logprobs is true"));
     }
     Ok(wanted.then_some(top))
+}
+
+/// How many of the likeliest.
+pub(crate) fn top_logprobs(fields: &mut Fields) -> Result<u8, Refusal> {
+    Ok(fields.integer("top_logprobs", 0..=TOP_LOGPROBS_MAX)?.map_or(0, |n| n as u8))
 }
 
 /// `logprobs` is how many of the likeliest, and 0 still asks for the chosen token's; some clients send chat's false.

@@ -1,10 +1,11 @@
 //! The frames of a stream.
 
 use super::parts::{TimingsOut, UsageOut, logprobs, reason};
-use super::{Head, Shape, json, whole, write_json};
+use super::{Head, Shape, whole};
 use crate::ids;
 use crate::refusal::Refusal;
 use crate::voice::{Collected, End, Voice};
+use crate::wire::{json, write_json};
 use actors::{Piece, TokenLogprob};
 use serde_json::json as value;
 

@@ -12,9 +12,7 @@ mod whole;
 
 pub(crate) use chunks::Chunks;
 pub(crate) use list::Model;
-
-use serde::Serialize;
-use std::io::Write;
+pub(crate) use parts::{TimingsOut, chat_logprobs};
 
 /// Which of the two endpoints, and so which shape the answer has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,12 +29,4 @@ pub(crate) struct Head {
     pub(crate) id: String,
     pub(crate) created_unix_s: u64,
     pub(crate) model: String,
-}
-
-fn json<T: Serialize>(value: &T) -> String {
-    serde_json::to_string(value).expect("plain structs of strings and numbers serialize")
-}
-
-fn write_json<T: Serialize>(out: &mut Vec<u8>, value: &T) {
-    serde_json::to_writer(out.by_ref(), value).expect("plain structs serialize, and a Vec takes every byte");
 }

@@ -40,7 +40,7 @@ impl UsageOut {
 }
 
 #[derive(Serialize)]
-pub(super) struct TimingsOut {
+pub(crate) struct TimingsOut {
     queue_ms: f64,
     prefill_ms: f64,
     decode_ms: f64,
@@ -77,20 +77,26 @@ pub(super) fn reason(finish: Finish) -> &'static str {
 /// JSON has no infinity; a probability of 0 is written so by vLLM, too.
 const NEVER: f32 = -9999.0;
 
+fn of(logprob: f32) -> f32 {
+    logprob.max(NEVER)
+}
+
+/// As chats and responses write them: a list of tokens, each with those that were likely in its place.
+pub(crate) fn chat_logprobs(tokens: &[TokenLogprob]) -> Vec<Value> {
+    let entry = |bytes: &[u8], logprob| json!({"token": String::from_utf8_lossy(bytes), "logprob": of(logprob), "bytes": bytes});
+    let one = |token: &TokenLogprob| {
+        let mut entry_of = entry(&token.bytes, token.logprob);
+        entry_of["top_logprobs"] = token.top.iter().map(|(bytes, logprob)| entry(bytes, *logprob)).collect();
+        entry_of
+    };
+    tokens.iter().map(one).collect()
+}
+
 /// Log-probabilities in the shape of the endpoint. `offset` is where the first token's text begins in the answer, in characters, and moves on.
 pub(super) fn logprobs(shape: Shape, tokens: &[TokenLogprob], offset: &mut usize) -> Value {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let of = |logprob: f32| logprob.max(NEVER);
     match shape {
-        Shape::Chat => {
-            let entry = |bytes: &[u8], logprob| json!({"token": text(bytes), "logprob": of(logprob), "bytes": bytes});
-            let one = |token: &TokenLogprob| {
-                let mut entry_of = entry(&token.bytes, token.logprob);
-                entry_of["top_logprobs"] = token.top.iter().map(|(bytes, logprob)| entry(bytes, *logprob)).collect();
-                entry_of
-            };
-            json!({"content": tokens.iter().map(one).collect::<Vec<Value>>(), "refusal": null})
-        }
+        Shape::Chat => json!({"content": chat_logprobs(tokens), "refusal": null}),
         Shape::Text => {
             let top =
                 |token: &TokenLogprob| token.top.iter().map(|(bytes, logprob)| (text(bytes), Value::from(of(*logprob)))).collect::<serde_json::Map<_, _>>();

@@ -13,7 +13,7 @@ fn head(shape: Shape) -> Head {
 fn end(finish: Finish) -> End {
     let usage = Usage { prompt_tokens: 7, cached_tokens: 4, completion_tokens: 2 };
     let timings = Timings { queue_ms: 0.123456, prefill_ms: 1.0, decode_ms: 2.5, ttft_ms: 1.2, preemptions: 1, restarts: 0, seed: u64::MAX };
-    End { finish, usage, timings }
+    End { finish, stop: None, usage, reasoning_tokens: 0, timings }
 }
 
 const COXSWAIN: &str = r#"{"queue_ms":0.123,"prefill_ms":1.0,"decode_ms":2.5,"ttft_ms":1.2,"preemptions":1,"restarts":0,"seed":18446744073709551615}"#;

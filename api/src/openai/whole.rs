@@ -2,8 +2,9 @@
 
 use super::chunks::call_id;
 use super::parts::{TimingsOut, UsageOut, logprobs, reason};
-use super::{Head, Shape, json};
+use super::{Head, Shape};
 use crate::voice::{Collected, End};
+use crate::wire::json;
 use serde::Serialize;
 use serde_json::Value;
 

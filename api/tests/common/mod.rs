@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use actors::{Options, Service};
-use api::{Running, ServeOptions};
+use api::{Keys, Running, ServeOptions};
 use models::synthetic::{Shape, Synthetic};
 use models::text::Text;
 use serde_json::{Value, json};
@@ -131,6 +131,16 @@ impl Server {
             std::thread::yield_now();
         }
     }
+}
+
+/// A server with these keys, each with further lines of its entry, and their secrets.
+pub fn with_keys(keys: &[(&str, &str)]) -> (Server, Vec<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("keys.toml");
+    let (secrets, entries): (Vec<_>, Vec<_>) = keys.iter().map(|(name, more)| api::fresh_key(name).map(|(s, e)| (s, e + more)).unwrap()).unzip();
+    std::fs::write(&path, entries.concat()).unwrap();
+    let keys = Arc::new(Keys::open(&path).unwrap());
+    (Server::with(Options { batch: 2, ..Options::default() }, |serve| serve.keys = Some(keys)), secrets)
 }
 
 impl Drop for Server {

@@ -7,8 +7,8 @@
 pub struct Piece {
     /// Text that is safe to show now.
     pub text: String,
-    /// A stop string has been found: its text and all after it is dropped, now and later.
-    pub stopped: bool,
+    /// The number of the stop string that has been found: its text and all after it is dropped, now and later.
+    pub stopped: Option<usize>,
 }
 
 /// Finds the stop string that ends first as the text grows; of those ending together, the longest, as it starts first.
@@ -18,12 +18,14 @@ pub struct Piece {
 pub struct StopMatcher {
     stops: Vec<Stop>,
     held: String,
-    stopped: bool,
+    stopped: Option<usize>,
 }
 
 /// One stop string as an automaton (Knuth, Morris and Pratt, 1977): a byte costs amortised constant time.
 #[derive(Debug, Clone)]
 struct Stop {
+    /// Where it stands among the request's.
+    number: usize,
     bytes: Vec<u8>,
     /// For each prefix, the length of its longest proper border.
     border: Vec<usize>,
@@ -34,27 +36,28 @@ struct Stop {
 impl StopMatcher {
     /// Empty stop strings are ignored: they would stop everything.
     pub fn new(stops: Vec<String>) -> Self {
-        Self { stops: stops.into_iter().filter(|s| !s.is_empty()).map(Stop::new).collect(), held: String::new(), stopped: false }
+        let stops = stops.into_iter().enumerate().filter(|(_, s)| !s.is_empty()).map(|(number, s)| Stop::new(number, s)).collect();
+        Self { stops, held: String::new(), stopped: None }
     }
 
     /// Takes the next text and gives what can be shown. After a stop there is nothing more to show.
     pub fn push(&mut self, text: &str) -> Piece {
-        if self.stopped {
-            return Piece { text: String::new(), stopped: true };
+        if self.stopped.is_some() {
+            return Piece { text: String::new(), stopped: self.stopped };
         }
         let before = self.held.len();
         self.held.push_str(text);
         for (i, &byte) in text.as_bytes().iter().enumerate() {
-            let found = self.stops.iter_mut().filter_map(|s| s.step(byte)).max();
-            if let Some(len) = found {
-                self.stopped = true;
+            let found = self.stops.iter_mut().filter_map(|s| Some((s.step(byte)?, s.number))).max();
+            if let Some((len, number)) = found {
+                self.stopped = Some(number);
                 self.held.truncate(before + i + 1 - len);
-                return Piece { text: std::mem::take(&mut self.held), stopped: true };
+                return Piece { text: std::mem::take(&mut self.held), stopped: self.stopped };
             }
         }
         let hold = self.stops.iter().map(|s| s.matched).max().unwrap_or(0);
         let rest = self.held.split_off(self.held.len() - hold);
-        Piece { text: std::mem::replace(&mut self.held, rest), stopped: false }
+        Piece { text: std::mem::replace(&mut self.held, rest), stopped: None }
     }
 
     /// The text ends here: what was held back is no stop string after all.
@@ -67,7 +70,7 @@ impl StopMatcher {
 }
 
 impl Stop {
-    fn new(text: String) -> Self {
+    fn new(number: usize, text: String) -> Self {
         let bytes = text.into_bytes();
         let mut border = vec![0; bytes.len()];
         let mut k = 0;
@@ -78,7 +81,7 @@ impl Stop {
             k += usize::from(bytes[k] == bytes[i]);
             border[i] = k;
         }
-        Self { bytes, border, matched: 0 }
+        Self { number, bytes, border, matched: 0 }
     }
 
     /// Takes one byte of text; gives the stop string's length when it ends here.
@@ -98,16 +101,16 @@ mod tests {
     use proptest::prelude::*;
 
     /// The text up to the match that ends first, and starts first among those.
-    fn naive(text: &str, stops: &[String]) -> (String, bool) {
+    fn naive(text: &str, stops: &[String]) -> (String, Option<String>) {
         let found = stops.iter().filter(|s| !s.is_empty()).filter_map(|s| text.find(s.as_str()).map(|at| (at + s.len(), at))).min();
         match found {
-            Some((_, at)) => (text[..at].to_owned(), true),
-            None => (text.to_owned(), false),
+            Some((end, at)) => (text[..at].to_owned(), Some(text[at..end].to_owned())),
+            None => (text.to_owned(), None),
         }
     }
 
     /// Pushes `text` cut after the characters whose bit in `cuts` is set. Checks what is held back after each push.
-    fn pushed(text: &str, cuts: u32, stops: &[String]) -> (String, bool) {
+    fn pushed(text: &str, cuts: u32, stops: &[String]) -> (String, Option<String>) {
         let mut m = StopMatcher::new(stops.to_vec());
         let (mut shown, mut piece, mut seen) = (String::new(), String::new(), String::new());
         for (i, c) in text.chars().enumerate() {
@@ -118,14 +121,14 @@ mod tests {
             let out = m.push(&piece);
             shown.push_str(&out.text);
             seen.push_str(&std::mem::take(&mut piece));
-            if out.stopped {
-                assert_eq!(m.push(text), Piece { text: String::new(), stopped: true });
-                return (shown + &m.finish(), true);
+            if let Some(number) = out.stopped {
+                assert_eq!(m.push(text), Piece { text: String::new(), stopped: out.stopped });
+                return (shown + &m.finish(), Some(stops[number].clone()));
             }
             let held = &seen[shown.len()..];
             assert!(held.is_empty() || stops.iter().any(|s| s.starts_with(held)), "{held:?} held for nothing");
         }
-        (shown + &m.finish(), false)
+        (shown + &m.finish(), None)
     }
 
     #[test]
