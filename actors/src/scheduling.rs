@@ -134,6 +134,7 @@ impl Scheduling {
         self.deliver(events);
         self.check();
         self.report.rows(&self.core.snapshot());
+        self.rate.busy(!self.routes.is_empty(), Instant::now());
         self.report.retry_after_s(self.retry_after_s());
         self.report.publish();
     }
@@ -152,6 +153,7 @@ impl Scheduling {
             Note::Cancel(seq) => {
                 self.core.cancel(seq);
                 if let Some(route) = self.routes.remove(&seq) {
+                    self.rate.ended(Instant::now());
                     route.forget();
                 }
             }
@@ -284,7 +286,7 @@ impl Scheduling {
                 Event::Admitted { seq, .. } | Event::Token { seq, .. } | Event::Preempted { seq } | Event::Resumed { seq, .. } => (*seq, false),
             };
             if last {
-                self.rate.finished(at);
+                self.rate.ended(at);
                 if let Some(route) = self.routes.remove(&seq) {
                     route.end(at, What::Event(event));
                 }
