@@ -6,13 +6,14 @@ from service import Service, new_key
 
 @pytest.fixture(scope="session")
 def service(tmp_path_factory):
-    """Its `key` may all, its `slow_key` one request a minute."""
+    """Its `key` and `other_key` may all; each of `slow_keys` has one request a minute."""
     folder = tmp_path_factory.mktemp("keys")
     entry, key = new_key("team")
-    slow_entry, slow_key = new_key("slow", "requests_per_minute = 1\n")
-    (folder / "keys.toml").write_text(entry + slow_entry)
+    other_entry, other_key = new_key("other")
+    slow = [new_key(f"slow {i}", "requests_per_minute = 1\n") for i in range(2)]
+    (folder / "keys.toml").write_text(entry + other_entry + "".join(entry for entry, _ in slow))
     served = Service(folder, "--keys", str(folder / "keys.toml"))
-    served.key, served.slow_key = key, slow_key
+    served.key, served.other_key, served.slow_keys = key, other_key, [key for _, key in slow]
     yield served
     assert served.end(), f"the service did not end well:\n{served.log.read_text()[-2000:]}"
 

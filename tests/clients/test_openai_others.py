@@ -100,7 +100,7 @@ def test_keys(client, service):
     with pytest.raises(openai.AuthenticationError) as refused:
         chat(client.with_options(api_key="sk-cox-wrong"))
     assert refused.value.type == "authentication_error"
-    slow = client.with_options(api_key=service.slow_key)
+    slow = client.with_options(api_key=service.slow_keys.pop())
     with pytest.raises(openai.RateLimitError) as refused:
         for _ in range(2):
             chat(slow)
