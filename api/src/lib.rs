@@ -15,6 +15,7 @@ mod ids;
 mod keys;
 mod messages;
 mod openai;
+mod openapi;
 mod refusal;
 mod routes;
 mod server;

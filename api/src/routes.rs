@@ -8,7 +8,7 @@ use crate::keys::gate::Holder;
 use crate::openai::Model;
 use crate::refusal::{Kind, Refusal};
 use crate::tag::tag;
-use crate::{complete, console, tokens};
+use crate::{complete, console, openapi, tokens};
 use actix_web::middleware::from_fn;
 use actix_web::{FromRequest, Handler, HttpMessage, HttpRequest, HttpResponse, Resource, Responder, web};
 use actors::{Key, RowStats, Service, Stats};
@@ -36,6 +36,7 @@ pub fn app(service: Service, keys: Option<Arc<Keys>>, body_limit_bytes: usize) -
             .service(get("/livez", live))
             .service(get("/metrics", metrics))
             .service(get("/stats", stats))
+            .service(get("/openapi.json", openapi::document))
             .service(post("/admin/drain", drain))
             .service(get("/", console::page))
             .service(get("/console/{name}", console::part))

@@ -5,12 +5,12 @@ import subprocess
 ASK = {"messages": [{"role": "user", "content": "Say something about the sea."}], "temperature": 0, "max_tokens": 6}
 
 
-def command(service, path, body, *options):
-    return ["curl", "-sN", "--max-time", "120", "-H", "content-type: application/json", *options, "-d", json.dumps(body), service.url + path]
+def command(service, path, body, *options, kind="application/json"):
+    return ["curl", "-sN", "--max-time", "120", "-H", f"content-type: {kind}", *options, "-d", json.dumps(body), service.url + path]
 
 
-def asked(service, path, body, *options):
-    return subprocess.run(command(service, path, body, *options), capture_output=True, check=True, timeout=150).stdout.decode()
+def asked(service, path, body, *options, **more):
+    return subprocess.run(command(service, path, body, *options, **more), capture_output=True, check=True, timeout=150).stdout.decode()
 
 
 def frames(text):
@@ -71,4 +71,4 @@ def test_refusals(open_service):
     assert asked(open_service, "/v1/chat/completions", {**ASK, "temperature": 3}, *status) == "400"
     assert asked(open_service, "/v1/none", ASK, *status) == "404"
     assert asked(open_service, "/v1/models", ASK, *status) == "405"
-    assert asked(open_service, "/v1/chat/completions", ASK, "-H", "content-type: text/plain", *status) == "415"
+    assert asked(open_service, "/v1/chat/completions", ASK, *status, kind="text/plain") == "415"
