@@ -69,8 +69,7 @@ fn it_is_served_to_everybody_with_the_programs_version() {
 #[test]
 fn routes_and_paths_are_the_same() {
     let (_, table) = sources().into_iter().find(|(path, _)| path.ends_with("routes.rs")).unwrap();
-    let routes: BTreeSet<String> =
-        table.split(".service(").skip(1).filter_map(|rest| rest.split('"').nth(1)).map(|path| path.replace(":.*}", "}")).collect();
+    let routes: BTreeSet<String> = table.split(".service(").skip(1).filter_map(|rest| rest.split('"').nth(1)).map(|path| path.replace(":.*}", "}")).collect();
     let document = document();
     let paths = document["paths"].as_object().unwrap();
     assert_eq!(routes, paths.keys().cloned().collect());
