@@ -23,7 +23,7 @@ def until(what, holds, within_s=PATIENCE_S):
 
 
 class Service:
-    """Serves the default model. It has no tools of its own, so it is told whose way of calling them it is to write."""
+    """Serves the default model, or another with --model. It has no tools of its own, so it is told whose way of calling them it is to write."""
 
     def __init__(self, folder, *options):
         self.log = pathlib.Path(folder) / "service.log"

@@ -4,11 +4,12 @@ import json
 import jsonschema_rs
 import schemathesis
 
+from tiny import VOCABULARY
+
 # The fields that bound an answer, and what a bounded one has; larger values that are allowed become this.
 SHORT = {"max_tokens": 2, "max_completion_tokens": 2, "max_output_tokens": 2, "min_tokens": 1, "n": 2}
 # Of each route, the field without which its answers have no bound.
 BOUND = {"/v1/chat/completions": "max_completion_tokens", "/v1/completions": "max_completion_tokens", "/v1/responses": "max_output_tokens"}
-VOCABULARY = 49_152
 # Fields that say what all of an answer is to be.
 FORMS = ("response_format", "text", "output_config")
 
@@ -67,6 +68,9 @@ def before_call(context, case, kwargs):
         if isinstance(body.get(field), float) and 0 < body[field] < 1e-30:
             # To the model, which counts in 32 bits, that is 0, and refused.
             body[field] = 0.5
+    if isinstance(body.get("previous_response_id"), str):
+        # Of none that is kept: 404 as well.
+        body.pop("previous_response_id")
     names = [tool.get("function", tool).get("name") for tool in body.get("tools") or [] if isinstance(tool, dict) and isinstance(tool.get("function", {}), dict)]
     choice = body.get("tool_choice")
     function = choice.get("function", choice) if isinstance(choice, dict) else {}
@@ -82,8 +86,7 @@ def mend(body, names):
     gets to the model."""
     if body.get("top_logprobs") and "messages" in body:
         body["logprobs"] = True
-    for field in ("best_of", "previous_response_id"):
-        body.pop(field, None)
+    body.pop("best_of", None)
     if body.get("logit_bias"):
         body["logit_bias"] = {str(int(token) % VOCABULARY): bias for token, bias in body["logit_bias"].items()}
     if isinstance(body.get("prompt"), list):
