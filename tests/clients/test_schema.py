@@ -14,7 +14,7 @@ def test_schema(tmp_path):
     entry, key = new_key("schemathesis")
     keys = tmp_path / "keys.toml"
     keys.write_text(entry)
-    service = Service(tmp_path, "--model", str(tiny.make(tmp_path / "tiny")), "--keys", str(keys))
+    service = Service(tmp_path, "--model", str(tiny.make(tmp_path / "model")), "--keys", str(keys))
     try:
         hold(service, key, tmp_path)
     finally:
@@ -25,7 +25,7 @@ def test_schema(tmp_path):
 def hold(service, key, folder):
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", FOLDER / "schemathesis.toml", "run", f"{service.url}/openapi.json",
                "--header", f"Authorization: Bearer {key}"]
-    environment = {**os.environ, "SCHEMATHESIS_HOOKS": "hooks", "PYTHONPATH": f"{FOLDER}:{os.environ['PYTHONPATH']}"}
+    environment = {**os.environ, "SCHEMATHESIS_HOOKS": "hooks", "PYTHONPATH": f"{FOLDER}:{FOLDER.parent}:{os.environ['PYTHONPATH']}"}
     ran = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=900)
     print(ran.stdout)
     assert ran.returncode == 0
