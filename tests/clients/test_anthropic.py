@@ -50,9 +50,9 @@ def test_plain(client, service):
 def test_system_and_turns(client):
     blocks = [{"type": "text", "text": "Be "}, {"type": "text", "text": "brief."}]
     turns = [{"role": "user", "content": [{"type": "text", "text": "One word?"}]}, {"role": "assistant", "content": "Sea."}, {"role": "user", "content": "More."}]
-    for system in ("Be brief.", blocks):
-        message = ask(client, messages=turns, system=system, max_tokens=2, metadata={"user_id": "someone"})
-        assert message.usage.output_tokens <= 2 and prompt_tokens(message.usage) > prompt_tokens(ask(client, max_tokens=1).usage)
+    # A template may have instructions of its own where there are none: only some can be held against others.
+    said = [ask(client, messages=turns, system=system, max_tokens=2, metadata={"user_id": "someone"}).usage for system in ("Be brief.", [*blocks, *blocks])]
+    assert all(usage.output_tokens <= 2 for usage in said) and prompt_tokens(said[0]) < prompt_tokens(said[1])
 
 
 def test_sampling(client):
