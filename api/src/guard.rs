@@ -17,7 +17,7 @@ pub(crate) struct Gate(pub(crate) Option<Arc<Keys>>);
 
 /// What tells of the service: a probe and a scraper have no key. Compared with the path as it was sent, so that no spelling of another
 /// path is one of these.
-const WITHOUT_KEY: [&str; 6] = ["/health", "/livez", "/readyz", "/metrics", "/stats", "/"];
+const WITHOUT_KEY: [&str; 7] = ["/health", "/livez", "/readyz", "/metrics", "/stats", "/openapi.json", "/"];
 /// Of these, those that are asked for over and over.
 pub(crate) const WATCHED: [&str; 5] = ["/health", "/livez", "/readyz", "/metrics", "/stats"];
 /// The console's files: a key that it is given goes where every client's key goes.

@@ -16,6 +16,7 @@ mod ids;
 mod keys;
 mod messages;
 mod openai;
+mod openapi;
 mod refusal;
 mod responses;
 mod routes;

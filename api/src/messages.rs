@@ -82,6 +82,7 @@ fn text(path: &str, content: Value) -> Result<String, Refusal> {
 fn tool_calls(path: &str, list: Vec<Value>) -> Result<Vec<Value>, Refusal> {
     let one = |(i, call)| {
         let mut call = Fields::new(format!("{path}[{i}]"), call)?;
+        call.text("type")?;
         let at = call.path("function");
         let function = call.take("function").ok_or_else(|| Refusal::field(&at, "must be a JSON object, not null or absent"))?;
         let mut function = Fields::new(at, function)?;

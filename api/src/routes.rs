@@ -10,7 +10,7 @@ use crate::openai::Model;
 use crate::refusal::{Kind, Refusal};
 use crate::responses;
 use crate::tag::tag;
-use crate::{complete, console, tokens};
+use crate::{complete, console, openapi, tokens};
 use actix_web::middleware::from_fn;
 use actix_web::{FromRequest, Handler, HttpMessage, HttpRequest, HttpResponse, Resource, Responder, web};
 use actors::{Key, RowStats, Service, Stats};
@@ -45,6 +45,7 @@ pub fn app(service: Service, keys: Option<Arc<Keys>>, body_limit_bytes: usize) -
             .service(get("/livez", live))
             .service(get("/metrics", metrics))
             .service(get("/stats", stats))
+            .service(get("/openapi.json", openapi::document))
             .service(post("/admin/drain", drain))
             .service(post("/admin/flush", flush))
             .service(post("/v1/embeddings", embeddings))

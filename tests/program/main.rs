@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod check;
+mod clients;
 mod common;
 mod deterministic;
 mod disconnect;

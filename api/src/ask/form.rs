@@ -137,6 +137,7 @@ pub(super) fn format(fields: &mut Fields) -> Result<Option<Grammar>, Refusal> {
             let mut schema = Fields::new(at, schema)?;
             let at = schema.path("schema");
             schema.text("name")?;
+            schema.text("description")?;
             schema.flag("strict")?;
             let schema = schema.object("schema")?.ok_or_else(|| Refusal::field(at, "must be a JSON Schema, an object, not null or absent"))?;
             Ok(Some(Grammar::Schema(Value::Object(schema))))

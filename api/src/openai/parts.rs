@@ -98,8 +98,12 @@ pub(super) fn logprobs(shape: Shape, tokens: &[TokenLogprob], offset: &mut usize
     match shape {
         Shape::Chat => json!({"content": chat_logprobs(tokens), "refusal": null}),
         Shape::Text => {
-            let top =
-                |token: &TokenLogprob| token.top.iter().map(|(bytes, logprob)| (text(bytes), Value::from(of(*logprob)))).collect::<serde_json::Map<_, _>>();
+            let entry = |bytes: &[u8], logprob: f32| (text(bytes), Value::from(of(logprob)));
+            // The token itself is among them, likely or not, as OpenAI has it.
+            let top = |token: &TokenLogprob| {
+                let likeliest = token.top.iter().map(|(bytes, logprob)| entry(bytes, *logprob));
+                likeliest.chain([entry(&token.bytes, token.logprob)]).collect::<serde_json::Map<_, _>>()
+            };
             let mut at = |token: &TokenLogprob| {
                 let here = *offset;
                 *offset += text(&token.bytes).chars().count();

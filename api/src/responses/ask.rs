@@ -12,6 +12,8 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 const NAMES: Names = Names { max_tokens: &["max_output_tokens"], stop: "stop", temperature_max: 2.0 };
+/// Entries of `metadata`, which is kept and given back: OpenAI's number.
+const METADATA_MAX: usize = 16;
 const LOGPROBS: &str = "message.output_text.logprobs";
 
 /// A request that can be handed on, and what its answer needs to know of it.
@@ -103,6 +105,9 @@ fn texts(fields: &mut Fields, echo: &mut Map<String, Value>) -> Result<(), Refus
         echo.insert(name.into(), fields.text(name)?.map_or(Value::Null, Value::from));
     }
     let metadata = fields.object("metadata")?.unwrap_or_default();
+    if metadata.len() > METADATA_MAX {
+        return Err(Refusal::field("metadata", format!("must have at most {METADATA_MAX} entries, not {}", metadata.len())));
+    }
     if let Some((name, value)) = metadata.iter().find(|(_, value)| !value.is_string()) {
         return Err(wrong(&format!("metadata.{name}"), "a string", value));
     }

@@ -8,7 +8,7 @@ mod tiny;
 
 pub(crate) use gguf::Gguf;
 pub(crate) use http::{Answer, Reply, begin, send};
-pub(crate) use server::{Server, default_model, signal, total};
+pub(crate) use server::{Server, default_model, signal, total, turn};
 pub(crate) use tensors::Tensors;
 pub(crate) use tiny::{TINY, copy, names, tokenizer};
 

@@ -38,12 +38,17 @@ pub(crate) fn signal(pid: u32) {
     assert_eq!(sent, 0, "SIGTERM: {}", std::io::Error::last_os_error());
 }
 
+/// Waits until nobody else serves the default model.
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
+    // A test that failed with the turn in its hands has said so; that is no reason for the next one to fail.
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Server {
     /// Serves the default model. No other server of it is up meanwhile.
     pub(crate) fn of_default_model(args: &[&str]) -> Server {
         let file = default_model();
-        // A test that failed with the turn in its hands has said so; that is no reason for the next one to fail.
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = turn();
         let mut server = Server::of(&file.to_string_lossy(), args);
         server._turn = Some(turn);
         server
