@@ -10,7 +10,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 BINARY := $(CARGO_TARGET_DIR)/release/coxswain
 SETUP := $(CARGO_TARGET_DIR)/debug/setup
 
-.PHONY: serve test build model native check lint sim bench bench-stall bench-worker gpu-bench deploy-test console templates oracle clean help need tool
+.PHONY: serve test build model native check lint sim bench bench-stall bench-worker gpu-bench deploy-test console templates fuzz oracle clean help need tool
 
 help: ## What there is to make
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -69,6 +69,9 @@ console: build model ## The console in headless Chromium, before the real servic
 templates: need ## 70 chat templates as jinja2 renders them (ARGS="--only Qwen --verbose"); needs python3 and no MLX
 	@setup/progress.sh "the renderer" "the first time takes some minutes" cargo build --locked --package models --no-default-features --features text --example render
 	tests/templates/run.sh "$(CARGO_TARGET_DIR)/debug/examples/render" $(ARGS)
+
+fuzz: need ## The parsers under libFuzzer, 600 s each (TARGET=gguf and SECONDS=60 change that); needs cargo-fuzz and no MLX
+	fuzz/run.sh $(or $(SECONDS),600) $(TARGET)
 
 oracle: ## The Python environment that makes goldens: mlx-lm, pinned
 	oracle/setup.sh

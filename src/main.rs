@@ -129,12 +129,9 @@ fn main() -> ExitCode {
         Command::Worker => leave(worker::run()),
         Command::Check(args) => ended(check(&args)),
         Command::Loadtest(args) => ended(load(&args)),
-        Command::Fit(args) => ended(fit::run(&args).map(|text| {
-            print!("{text}");
-            ExitCode::SUCCESS
-        })),
+        Command::Fit(args) => ended(fit::run(&args).and_then(|text| say(&text)).map(|()| ExitCode::SUCCESS)),
         Command::Key { name } => ended(key(&name)),
-        Command::Sim(args) => simulate(&args),
+        Command::Sim(args) => ended(simulate(&args)),
     }
 }
 
@@ -163,9 +160,16 @@ fn end_with_the_reader() {
 
 fn ended(result: Result<ExitCode, String>) -> ExitCode {
     result.unwrap_or_else(|why| {
-        eprintln!("coxswain: {why}");
+        // Whoever reads it may be gone.
+        let _ = writeln!(std::io::stderr(), "coxswain: {why}");
         ExitCode::from(UNUSABLE)
     })
+}
+
+/// To standard output, which may be a file on a disk that is full.
+fn say(text: &str) -> Result<(), String> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| format!("cannot write to standard output: {e}"))
 }
 
 fn check(args: &CheckArgs) -> Result<ExitCode, String> {
@@ -175,13 +179,13 @@ fn check(args: &CheckArgs) -> Result<ExitCode, String> {
             Ok(lines) => {
                 for line in lines {
                     worst = worst.max(u8::from(!line.ok()));
-                    println!("{}: {line}", dir.display());
+                    say(&format!("{}: {line}\n", dir.display()))?;
                 }
             }
             // The other folders are held against their recordings all the same.
             Err(error) => {
                 worst = UNUSABLE;
-                eprintln!("coxswain: {error}");
+                let _ = writeln!(std::io::stderr(), "coxswain: {error}");
             }
         }
     }
@@ -190,20 +194,21 @@ fn check(args: &CheckArgs) -> Result<ExitCode, String> {
 
 fn load(args: &loadtest::Args) -> Result<ExitCode, String> {
     let report = loadtest::run(args).map_err(|e| e.to_string())?;
-    print!("{report}");
+    say(&report.to_string())?;
     Ok(if report.ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn key(name: &str) -> Result<ExitCode, String> {
     let (secret, entry) = api::fresh_key(name)?;
+    // First what the secret is of no use without.
+    say(&format!("{entry}\n"))?;
     // Not among the lines that go to the file.
-    eprintln!("the secret, which is kept nowhere: {secret}");
-    println!("{entry}");
+    writeln!(std::io::stderr(), "the secret, which is kept nowhere: {secret}").map_err(|e| format!("cannot write the secret to standard error: {e}"))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn simulate(args: &loadtest::sim::Args) -> ExitCode {
+fn simulate(args: &loadtest::sim::Args) -> Result<ExitCode, String> {
     let verdict = loadtest::sim::run(args);
-    print!("{verdict}");
-    if verdict.ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    say(&verdict.to_string())?;
+    Ok(if verdict.ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

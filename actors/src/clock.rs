@@ -36,9 +36,9 @@ impl Clock {
         at.saturating_duration_since(self.asked)
     }
 
-    /// Arrival to admission; to `end` for a row that never was admitted.
-    pub(crate) fn queue(&self, end: Instant) -> Duration {
-        self.since_asked(self.admitted.unwrap_or(end))
+    /// Arrival to admission; None for a row that never was admitted.
+    pub(crate) fn queue(&self) -> Option<Duration> {
+        Some(self.since_asked(self.admitted?))
     }
 
     /// Admission to the first token.
@@ -63,7 +63,7 @@ impl Clock {
     pub(crate) fn timings(&self, end: Instant, counts: &scheduler::Counts, seed: u64) -> Timings {
         let ms = |d: Duration| d.as_secs_f64() * 1e3;
         Timings {
-            queue_ms: ms(self.queue(end)),
+            queue_ms: ms(self.queue().unwrap_or_else(|| self.since_asked(end))),
             prefill_ms: self.prefill().map_or(0.0, ms),
             decode_ms: self.decode().map_or(0.0, ms),
             ttft_ms: self.first_token.map_or(0.0, |at| ms(self.since_asked(at))),
@@ -83,7 +83,7 @@ mod tests {
         let asked = Instant::now();
         let at = |ms| asked + Duration::from_millis(ms);
         let mut clock = Clock::new(asked);
-        assert_eq!(clock.queue(at(7)), Duration::from_millis(7));
+        assert_eq!(clock.queue(), None);
         assert_eq!((clock.prefill(), clock.decode()), (None, None));
         clock.admitted(at(10));
         clock.admitted(at(500));

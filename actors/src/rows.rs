@@ -10,6 +10,8 @@ use std::time::Instant;
 /// One request that is waiting or running.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RowStats {
+    /// Its own number, which no other row has had or will have. A client may give its id to several requests, and several answers have one.
+    pub row: u64,
     /// The request's id, as the client knows it.
     pub id: String,
     /// The name of the key that asked.
@@ -89,6 +91,7 @@ mod tests {
 
     fn row(id: &str) -> RowStats {
         RowStats {
+            row: 0,
             id: id.into(),
             key: "team".into(),
             phase: Phase::Queued,

@@ -23,7 +23,8 @@ let lastLook = -Infinity;
 
 function addLane() {
   const lane = {
-    id: null,
+    /** Whose it is. Ids may be given twice; a row's number is its own. */
+    row: null,
     last: null,
     samples: [],
     name: el("span", { class: "name" }),
@@ -50,17 +51,17 @@ export function look(rows, ready, now) {
   const from = known ? lastLook : now - LOOK_MS;
   lastLook = now;
   noteLoss(ready, from, now, known);
-  const here = new Map(rows.map((row) => [row.id, row]));
+  const here = new Map(rows.map((row) => [row.row, row]));
   for (const lane of lanes) {
-    if (lane.id !== null && !here.has(lane.id)) leave(lane, now);
+    if (lane.row !== null && !here.has(lane.row)) leave(lane, now);
   }
-  const inLane = new Map(lanes.filter((lane) => lane.id !== null).map((lane) => [lane.id, lane]));
+  const inLane = new Map(lanes.filter((lane) => lane.row !== null).map((lane) => [lane.row, lane]));
   const queued = [];
   let unseen = 0;
   for (const row of rows) {
-    let lane = inLane.get(row.id);
+    let lane = inLane.get(row.row);
     if (!lane && row.phase !== "queued") {
-      lane = lanes.find((l) => l.id === null) ?? (lanes.length < LANES_MAX ? addLane() : undefined);
+      lane = lanes.find((l) => l.row === null) ?? (lanes.length < LANES_MAX ? addLane() : undefined);
       if (lane) join(lane, row);
       else unseen += 1;
     }
@@ -70,7 +71,7 @@ export function look(rows, ready, now) {
   for (const lane of lanes) {
     while (lane.samples.length > 0 && lane.samples[0].to < now - SPAN_MS) lane.samples.shift();
   }
-  const used = lanes.findLastIndex((lane) => lane.id !== null || lane.samples.length > 0) + 1;
+  const used = lanes.findLastIndex((lane) => lane.row !== null || lane.samples.length > 0) + 1;
   while (lanes.length > Math.max(LANES_MIN, used)) lanes.pop().element.remove();
   while (lanes.length < LANES_MIN) addLane();
   showQueue(queued);
@@ -89,7 +90,7 @@ function noteLoss(ready, from, now, known) {
 }
 
 function join(lane, row) {
-  lane.id = row.id;
+  lane.row = row.row;
   lane.last = null;
   lane.element.dataset.id = row.id;
   lane.element.classList.toggle("ours", ours.has(row.id));
@@ -98,7 +99,7 @@ function join(lane, row) {
 }
 
 function leave(lane, now) {
-  lane.id = null;
+  lane.row = null;
   lane.last = null;
   lane.samples.push({ from: now, to: now, kind: "end" });
   lane.element.dataset.phase = "free";

@@ -46,7 +46,7 @@ fn late(after: Duration) -> Refusal {
 }
 
 /// Counts values before any is made. Commas and openings outside of strings tell how many there are.
-fn check_cost(bytes: &[u8]) -> Result<(), Refusal> {
+pub(crate) fn check_cost(bytes: &[u8]) -> Result<(), Refusal> {
     let (mut cost, mut string, mut escaped) = (0usize, false, false);
     for byte in bytes {
         match (string, byte) {
@@ -98,7 +98,7 @@ async fn read(request: &HttpRequest, mut payload: web::Payload, limit: usize) ->
 }
 
 /// JSON of bounded depth (the parser stops at 128 levels, so no body can exhaust the stack).
-fn parse(bytes: &[u8]) -> Result<Value, Refusal> {
+pub(crate) fn parse(bytes: &[u8]) -> Result<Value, Refusal> {
     serde_json::from_slice(bytes).map_err(|e| Refusal { code: Some("invalid_json"), ..Refusal::new(Kind::Invalid, format!("the body is not valid JSON: {e}")) })
 }
 

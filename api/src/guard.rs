@@ -7,6 +7,7 @@ use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::ConnectionType;
 use actix_web::middleware::Next;
+use actix_web::web::Data;
 use actix_web::{HttpMessage, HttpRequest, ResponseError};
 use actors::{Key, Service};
 use std::sync::Arc;
@@ -30,6 +31,7 @@ pub(crate) async fn guard(request: ServiceRequest, next: Next<impl MessageBody +
         match keys.holder_of(request.headers()) {
             Ok(holder) => drop(request.extensions_mut().insert(holder)),
             Err(refusal) => {
+                count_unauthorized(&request);
                 let mut response = refusal.error_response();
                 if !request.method().is_safe() {
                     // Its body is not read: the connection ends with the answer, and says so.
@@ -45,6 +47,13 @@ pub(crate) async fn guard(request: ServiceRequest, next: Next<impl MessageBody +
 /// Whose the request is, as a number: 0 where there are no keys.
 pub(crate) fn owner(request: &HttpRequest) -> u32 {
     request.extensions().get::<Arc<Holder>>().map_or_else(|| Key::default().number, |holder| holder.key().number)
+}
+
+/// A key that is none of ours, or none at all.
+fn count_unauthorized(request: &ServiceRequest) {
+    if let Some(Ok(metrics)) = request.app_data::<Data<Service>>().map(|service| service.metrics()) {
+        metrics.refused(metrics::Refusal::Unauthorized);
+    }
 }
 
 /// Who asks, if that key may ask now.

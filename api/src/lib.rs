@@ -11,6 +11,8 @@ mod body;
 mod complete;
 mod console;
 mod fields;
+#[doc(hidden)]
+pub mod fuzzing;
 mod guard;
 mod ids;
 mod keys;

@@ -63,8 +63,11 @@ pub(crate) async fn tag(request: ServiceRequest, next: Next<impl MessageBody>) -
     Ok(response)
 }
 
-/// OpenTelemetry's span of an HTTP server, under the client's trace if it sent one.
+/// OpenTelemetry's span of an HTTP server, under the client's trace if it sent one. Probes and scrapers would fill a collector with theirs.
 fn server_span(request: &ServiceRequest) -> Span {
+    if WATCHED.contains(&request.path()) {
+        return Span::none();
+    }
     let span = tracing::info_span!(
         "http",
         otel.name = Empty,

@@ -34,6 +34,8 @@ fn whoever_uses_the_model_needs_a_key_and_pages_need_none() {
     let wrong = ask(&mut server.client(), "/v1/completions", "sk-cox-wrong", &json!({"prompt": "a"}));
     assert_eq!(wrong.header("connection"), Some("close"), "its body was not read");
     assert_eq!((wrong.status, wrong.json()["error"]["code"].as_str()), (401, Some("invalid_api_key")));
+    let page = String::from_utf8(client.get("/metrics").body).unwrap();
+    assert!(page.contains("coxswain:admissions_refused_total{model_name=\"team/tiny-1\",reason=\"unauthorized\"} 10"), "{page}");
     assert_eq!(ask(&mut client, "/v1/completions", &secrets[0], &json!({"prompt": "a", "max_tokens": 1})).status, 200);
     assert_eq!(ask(&mut client, "/tokenize", &secrets[0], &json!({"prompt": "a"})).status, 200);
 }

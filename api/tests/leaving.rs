@@ -49,6 +49,24 @@ fn on_a_kept_connection_after_an_earlier_answer() {
 }
 
 #[test]
+fn rows_of_one_id_are_told_apart_by_their_numbers() {
+    let server = Server::with(Options { batch: 2, ..Options::default() }, |_| {});
+    let body = endless(true);
+    let head = "POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nx-request-id: same\r\n";
+    let clients = [(); 2].map(|()| {
+        let mut client = server.client();
+        client.send(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).as_bytes());
+        client
+    });
+    server.wait("both run", |s| s.running == 2);
+    let rows = server.client().get("/stats").json()["rows"].clone();
+    assert_eq!((rows[0]["id"].as_str(), rows[1]["id"].as_str()), (Some("same"), Some("same")));
+    assert!(rows[0]["row"].as_u64().unwrap() < rows[1]["row"].as_u64().unwrap(), "{rows}");
+    drop(clients);
+    server.wait_idle();
+}
+
+#[test]
 fn with_another_request_sent_behind() {
     let server = Server::start();
     let mut client = running(&server, false);

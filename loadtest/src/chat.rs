@@ -1,6 +1,6 @@
 //! What is asked and what a chunk of the answer says, in OpenAI's chat shapes. Unknown fields are ignored.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
@@ -61,21 +61,39 @@ pub fn body(settings: &Settings, messages: &[Message], max_tokens: u32, seed: u6
     serde_json::to_vec(&body).expect("strings and finite numbers are JSON")
 }
 
-/// Tokens as the server counts them.
+/// Tokens as the server counts them; None where it does not, or says what no count can be.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub struct Usage {
-    #[serde(default)]
-    pub prompt_tokens: u32,
-    #[serde(default)]
-    pub completion_tokens: u32,
+    #[serde(default, deserialize_with = "count")]
+    pub prompt_tokens: Option<u32>,
+    #[serde(default, deserialize_with = "count")]
+    pub completion_tokens: Option<u32>,
     #[serde(default)]
     pub prompt_tokens_details: Option<PromptDetails>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub struct PromptDetails {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     pub cached_tokens: Option<u32>,
+}
+
+/// An answer whose text is good is no failure for a count that is not.
+fn count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    let value = serde_json::Value::deserialize(from)?;
+    Ok(value.as_u64().and_then(|n| u32::try_from(n).ok()))
+}
+
+impl Usage {
+    /// Without the counts that cannot be, of an answer of at most so many tokens.
+    pub fn believed(mut self, max_tokens: u32) -> Usage {
+        self.completion_tokens = self.completion_tokens.filter(|&n| n <= max_tokens);
+        let prompt = self.prompt_tokens.unwrap_or(0);
+        if let Some(details) = &mut self.prompt_tokens_details {
+            details.cached_tokens = details.cached_tokens.filter(|&n| n <= prompt);
+        }
+        self
+    }
 }
 
 /// One event of the stream.
@@ -161,8 +179,8 @@ mod tests {
     #[test]
     fn chunks_say_text_end_usage_or_error() {
         let usage = |prompt_tokens, completion_tokens, cached: Option<u32>| Usage {
-            prompt_tokens,
-            completion_tokens,
+            prompt_tokens: Some(prompt_tokens),
+            completion_tokens: Some(completion_tokens),
             prompt_tokens_details: cached.map(|c| PromptDetails { cached_tokens: Some(c) }),
         };
         for (data, expect) in [
@@ -181,6 +199,11 @@ mod tests {
                 r#"{"choices":null,"usage":{"prompt_tokens":7,"completion_tokens":5,"total_tokens":12}}"#,
                 Chunk { usage: Some(usage(7, 5, None)), ..Chunk::default() },
             ),
+            (
+                r#"{"choices":[],"usage":{"prompt_tokens":18446744073709551615,"completion_tokens":-1,"prompt_tokens_details":{"cached_tokens":1.5}}}"#,
+                Chunk { usage: Some(Usage { prompt_tokens_details: Some(PromptDetails::default()), ..Usage::default() }), ..Chunk::default() },
+            ),
+            (r#"{"usage":{}}"#, Chunk { usage: Some(Usage::default()), ..Chunk::default() }),
             (r#"{"error":{"message":"lost","type":"x"}}"#, Chunk { error: Some("lost".into()), ..Chunk::default() }),
             (r#"{"error":"lost"}"#, Chunk { error: Some("lost".into()), ..Chunk::default() }),
         ] {
@@ -188,6 +211,22 @@ mod tests {
         }
         for data in ["", "3", "{\"choices\":3}", "nonsense"] {
             assert!(Chunk::parse(data).is_err(), "{data}");
+        }
+    }
+
+    #[test]
+    fn more_than_there_can_be_is_not_believed() {
+        let usage = |prompt, completion, cached| Usage {
+            prompt_tokens: prompt,
+            completion_tokens: completion,
+            prompt_tokens_details: Some(PromptDetails { cached_tokens: cached }),
+        };
+        for (said, believed) in [
+            (usage(Some(7), Some(8), Some(7)), usage(Some(7), Some(8), Some(7))),
+            (usage(Some(7), Some(9), Some(8)), usage(Some(7), None, None)),
+            (usage(None, None, Some(1)), usage(None, None, None)),
+        ] {
+            assert_eq!(said.believed(8), believed);
         }
     }
 

@@ -63,6 +63,7 @@ impl Client {
             key: ask.key,
             slow: ask.slow,
             delayed: ask.delayed,
+            leaves: ask.leave_after.is_some(),
             intended: since_start(clock.intended),
             sent: since_start(sent),
             first: heard.first.map(since_start),
@@ -96,7 +97,7 @@ impl Client {
                 if let Some(error) = chunk.error {
                     return Err(Failure::InStream(self.keys.redact(error)));
                 }
-                heard.usage = chunk.usage.or(heard.usage);
+                heard.usage = chunk.usage.map(|usage| usage.believed(ask.max_tokens)).or(heard.usage);
                 finish_reason = chunk.finish_reason.or(finish_reason);
                 if !chunk.text.is_empty() {
                     heard.piece(&chunk.text, now);

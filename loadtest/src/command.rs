@@ -8,6 +8,7 @@ use crate::load::arrivals::Rate;
 use crate::load::workload::{Habits, Jobs, Workload};
 use crate::outcome::{End, Outcome};
 use crate::page;
+use crate::plain::plain;
 use crate::plan::{LoadtestError, Plan};
 use crate::progress::{Progress, Total};
 use crate::report::figures::{Reading, Run};
@@ -90,7 +91,7 @@ async fn closed(plan: &Plan, client: Rc<Client>, concurrency: usize, slo: Option
 fn check_warmup(outcomes: &[Outcome]) -> Result<(), LoadtestError> {
     let failures: Vec<String> = outcomes.iter().filter_map(|o| if let End::Failed(f) = &o.end { Some(f.to_string()) } else { None }).collect();
     match failures.last() {
-        Some(example) if failures.len() == outcomes.len() => Err(LoadtestError::Warmup { count: failures.len(), example: example.clone() }),
+        Some(example) if failures.len() == outcomes.len() => Err(LoadtestError::Warmup { count: failures.len(), example: plain(example) }),
         _ => Ok(()),
     }
 }
@@ -162,7 +163,7 @@ struct Model {
 }
 
 async fn first_model(server: &Server, workload: &Workload, timeout: Duration) -> Result<String, LoadtestError> {
-    let fail = |reason: String| LoadtestError::Model { url: server.base().to_string(), reason };
+    let fail = |reason: String| LoadtestError::Model { url: server.base().to_string(), reason: plain(&reason) };
     let (status, text) = server.get("/v1/models", workload.keys.secret(0), timeout).await.map_err(|e| fail(e.to_string()))?;
     if !status.is_success() {
         return Err(fail(http::explanation(status, &workload.keys.redact(text))));

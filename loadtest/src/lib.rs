@@ -7,7 +7,7 @@
 //! - [`http`], [`socket`], [`sse`], [`chat`]: one streamed request, and what a chunk of its answer says.
 //! - [`client`]: one request from its intended start to its end, timed; [`outcome`]: what came of it.
 //! - [`runner`]: closed and open loops. [`progress`]: how they stand.
-//! - [`report`]: counts, percentiles, table, JSON. [`page`]: plots. Both pure.
+//! - [`report`]: counts, percentiles, table, JSON. [`page`]: plots. [`plain`]: a server's words in them. All pure.
 //! - [`cli`]: the arguments; [`plan`]: what follows from them; [`command`]: all of it together.
 //! - [`sim`]: scheduler and pool under faults, every invariant checked after every event.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -21,6 +21,7 @@ pub mod limits;
 pub mod load;
 pub mod outcome;
 pub mod page;
+pub mod plain;
 pub mod plan;
 pub mod progress;
 pub mod report;

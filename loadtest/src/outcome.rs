@@ -15,6 +15,8 @@ pub struct Outcome {
     pub slow: bool,
     /// It had to wait until fewer were in flight.
     pub delayed: bool,
+    /// Its client was told to leave, which it does if the answer is long enough.
+    pub leaves: bool,
     /// When it was due. Latency counts from here, whenever it was sent.
     pub intended: Duration,
     /// When its client began to connect.
@@ -116,7 +118,7 @@ impl Outcome {
 
     /// Tokens of the answer, as the server counts them, or pieces of text.
     pub fn output_tokens(&self) -> u32 {
-        self.usage.map_or(self.pieces, |usage| usage.completion_tokens)
+        self.usage.and_then(|usage| usage.completion_tokens).unwrap_or(self.pieces)
     }
 
     /// To the first text.

@@ -60,6 +60,8 @@ label! {
         QueueFull = "queue_full",
         /// The key has used up its rate.
         RateLimit = "rate_limit",
+        /// No key, or one that is not the service's.
+        Unauthorized = "unauthorized",
         /// The service is shutting down.
         Draining = "draining",
         /// No model: still loading, or lost for good.

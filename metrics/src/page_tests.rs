@@ -191,7 +191,7 @@ fn a_request_is_counted_by_how_far_it_came() {
         longest_answer_tokens: 5,
         max_tokens: Some(64),
         n: Some(1),
-        queue: Duration::from_millis(500),
+        queue: Some(Duration::from_millis(500)),
         prefill: Some(Duration::from_millis(250)),
         decode: Some(Duration::from_secs(1)),
         e2e: Duration::from_millis(1750),
@@ -214,14 +214,21 @@ fn a_request_is_counted_by_how_far_it_came() {
         ],
     );
     // It left while it waited.
-    let early =
-        RequestDone { reason: FinishReason::Abort, generation_tokens: 0, longest_answer_tokens: 0, max_tokens: None, prefill: None, decode: None, ..done };
+    let early = RequestDone {
+        reason: FinishReason::Abort,
+        generation_tokens: 0,
+        longest_answer_tokens: 0,
+        max_tokens: None,
+        queue: None,
+        prefill: None,
+        decode: None,
+        ..done
+    };
     check(
         |m| m.finished(&early),
         &[
             "vllm:request_success_total{finished_reason=abort} 1",
             "vllm:e2e_request_latency_seconds_sum 1.75",
-            "vllm:request_queue_time_seconds_sum 0.5",
             "vllm:request_prompt_tokens_sum 7",
             "vllm:request_params_n_sum 1",
         ],

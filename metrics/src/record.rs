@@ -44,8 +44,8 @@ pub struct RequestDone {
     pub max_tokens: Option<u32>,
     /// Answers that the request asked for; None for all but the first of them, so that a request is counted once.
     pub n: Option<u32>,
-    /// Arrival to admission.
-    pub queue: Duration,
+    /// Arrival to admission; None if it never was admitted: vLLM's queue time ends with the first scheduling, too.
+    pub queue: Option<Duration>,
     /// Admission to the first token; None if it ended before.
     pub prefill: Option<Duration>,
     /// First token to the last; None if there was no first.
@@ -136,7 +136,7 @@ impl Metrics {
     pub fn finished(&self, done: &RequestDone) {
         self.requests.ended[done.reason as usize].inc();
         self.times.e2e.observe(done.e2e.as_secs_f64());
-        self.times.queue.observe(done.queue.as_secs_f64());
+        done.queue.iter().for_each(|queue| self.times.queue.observe(queue.as_secs_f64()));
         if let Some(prefill) = done.prefill {
             self.times.prefill.observe(prefill.as_secs_f64());
             self.times.inference.observe((prefill + done.decode.unwrap_or_default()).as_secs_f64());

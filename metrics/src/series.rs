@@ -149,7 +149,7 @@ impl Times {
             inter_token: token_time("vllm:inter_token_latency_seconds", "Between two tokens of a row."),
             per_output_token: token_time("vllm:request_time_per_output_token_seconds", "A request's mean time between tokens."),
             e2e: time("vllm:e2e_request_latency_seconds", "From arrival to the end."),
-            queue: time("vllm:request_queue_time_seconds", "From arrival to admission."),
+            queue: time("vllm:request_queue_time_seconds", "From arrival to admission, of requests that were admitted."),
             inference: time("vllm:request_inference_time_seconds", "From admission to the last token."),
             prefill: time("vllm:request_prefill_time_seconds", "From admission to the first token."),
             decode: time("vllm:request_decode_time_seconds", "From the first token to the last."),

@@ -24,6 +24,8 @@ pub mod engine;
 pub mod families;
 pub mod files;
 pub mod gguf;
+#[cfg(feature = "header")]
+pub mod header;
 #[cfg(feature = "mlx")]
 pub mod kernels;
 #[cfg(feature = "mlx")]

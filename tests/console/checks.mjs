@@ -206,7 +206,7 @@ export const checks = {
 
   async "what is hard to bring about is shown, too"({ page, console: ui, service, ear }) {
     const base = await service.stats();
-    const row = (i, more) => ({ id: `id-${i}`, key: i % 2 ? "anonymous" : `team-${i}`, phase: "decode", prompt_tokens: 1000, cached_tokens: 250, prefilled_tokens: 1000, generated_tokens: 5, max_tokens: 1200, preemptions: 0, age_ms: 400, ...more });
+    const row = (i, more) => ({ row: i, id: `id-${i}`, key: i % 2 ? "anonymous" : `team-${i}`, phase: "decode", prompt_tokens: 1000, cached_tokens: 250, prefilled_tokens: 1000, generated_tokens: 5, max_tokens: 1200, preemptions: 0, age_ms: 400, ...more });
     let stats = { ...base, rows: [row(0, { phase: "prefill", prefilled_tokens: 512 }), row(1), row(2, { phase: "queued" })] };
     await page.route("**/stats", (route) => route.fulfill({ json: stats }));
     await ui.open(service.url);
@@ -216,7 +216,8 @@ export const checks = {
     // One is preempted, one ends, one comes from the queue; a fifth takes the lane that is free.
     stats = { ...base, rows: [row(0, { phase: "queued", preemptions: 1 }), row(2), row(4)] };
     await until("lanes are kept, freed and taken", async () => (await lanes()).join() === "team-0 | waits again | 5 of 1,200,team-2 | decode | 5 of 1,200,team-4 | decode | 5 of 1,200, | free | ");
-    stats = { ...base, running: 100, rows: Array.from({ length: 100 }, (_, i) => row(i)) };
+    // Answers to one request, and requests that a client gave one id, are rows all the same.
+    stats = { ...base, running: 100, rows: Array.from({ length: 100 }, (_, i) => row(i, { id: "same" })) };
     await page.waitForFunction(() => document.getElementById("idle").textContent === "and 36 more rows");
     stats = { ...base, draining: true };
     await ui.state("draining");

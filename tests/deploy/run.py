@@ -41,7 +41,7 @@ def moved(report, service):
         if kind != "gauge":
             count = service.value(name if kind == "counter" else name + "_count")
             report.check(count == 0 if name in NEVER else count > 0, f"the load moves {name}: {count}")
-    for reason in ("never_fits", "invalid", "rate_limit"):
+    for reason in ("never_fits", "invalid", "rate_limit", "unauthorized"):
         count = service.value("coxswain:admissions_refused_total", f'reason="{reason}"')
         report.check(count > 0, f"a refusal is counted as {reason}: {count}")
     return types
@@ -106,7 +106,7 @@ def can_fail(report, prometheus, window):
 def alarms(report, rules):
     """What happened under the load fires, and nothing else does."""
     state = {rule["name"]: rule["state"] for rule in rules}
-    for name, expected in {"CoxswainWorkerLost": "firing", "CoxswainRefusing": "firing", "CoxswainDown": "inactive", "CoxswainNoProgress": "inactive",
+    for name, expected in {"CoxswainWorkerLost": "firing", "CoxswainRefusing": "pending", "CoxswainDown": "inactive", "CoxswainNoProgress": "inactive",
                            "CoxswainInvariantBroken": "inactive", "CoxswainWorkerLostAgain": "inactive"}.items():
         report.check(state.get(name) == expected, f"{name} is {state.get(name)}, and should be {expected}")
 

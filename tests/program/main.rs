@@ -13,6 +13,7 @@ mod disconnect;
 mod drain;
 mod fit;
 mod folder;
+mod key;
 mod ledger;
 mod load_errors;
 mod loadtest;

@@ -93,6 +93,8 @@ fn a_request_is_a_tree_of_spans_under_the_clients_trace() {
     let server_span = one("POST /v1/completions");
     assert_eq!((hex(&server_span.trace_id), hex(&server_span.parent_span_id)), (TRACE.into(), PARENT.into()));
     assert_eq!(server_span.kind, SpanKind::Server as i32);
+    // Those before it, of /readyz and /stats, would have come first.
+    assert_eq!(all.iter().filter(|span| span.kind == SpanKind::Server as i32).count(), 1, "{all:#?}");
     let whole = one(name);
     assert_eq!((whole.kind, &whole.parent_span_id), (SpanKind::Internal as i32, &server_span.span_id));
     for part in ["queue", "prefill", "decode"] {

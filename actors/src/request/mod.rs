@@ -194,6 +194,7 @@ impl Request {
         let scheduling = desk.scheduling.clone();
         let route = Route::new(ctx.address(), prompt_tokens, self.series.clone());
         let line = RowStats {
+            row: self.seq.0,
             id: self.id.clone(),
             key: self.key.name.to_string(),
             phase: Phase::Queued,
@@ -228,7 +229,7 @@ impl Request {
                 self.counts.cached = cached;
                 self.trace.admitted(cached);
                 self.desk.metrics.prefix_lookup(self.counts.prompt, cached);
-                self.series.admitted(self.clock.queue(at));
+                self.series.admitted(self.clock.since_asked(at));
                 self.show(|row| (row.phase, row.cached_tokens, row.prefilled_tokens) = (Phase::Prefill, cached, cached));
             }
             scheduler::Event::Token { token, index, logprobs, .. } => self.token(token, index, logprobs.as_deref(), at, ctx),

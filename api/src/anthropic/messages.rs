@@ -58,7 +58,10 @@ fn block(turns: &mut Turns, role: &'static str, mut block: Fields) -> Result<(),
             let failed = block.flag("is_error")?.unwrap_or(false);
             turns.result(id, if failed { failure(said) } else { said });
         }
-        ("assistant", Some("thinking")) => turns.reason(&required(&mut block, "thinking")?),
+        ("assistant", Some("thinking")) => {
+            block.text("signature")?;
+            turns.reason(&required(&mut block, "thinking")?);
+        }
         // Only who wrote it can read it.
         ("assistant", Some("redacted_thinking")) => {}
         ("assistant", Some("tool_use")) => {

@@ -5,7 +5,9 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::io;
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// What a secret begins with, so that one that lies around is known for what it is.
@@ -14,6 +16,9 @@ const HASH_PREFIX: &str = "sha256:";
 /// Series and log lines carry a key's name.
 const NAME_CHARS_MAX: usize = 64;
 const WEIGHT_MAX: u32 = 1_000_000;
+
+/// Some 7,000 keys. A file is read by a thread that serves.
+const FILE_BYTES_MAX: u64 = 1_000_000;
 
 /// SHA-256 of a secret.
 pub(crate) type Hash = [u8; 32];
@@ -61,8 +66,23 @@ fn one() -> u32 {
 
 /// Reads and checks the file.
 pub(crate) fn read(path: &Path) -> Result<BTreeMap<Hash, Entry>, KeysError> {
-    let text = std::fs::read_to_string(path).map_err(|source| KeysError::Read { path: path.into(), source })?;
+    let text = text(path).map_err(|source| KeysError::Read { path: path.into(), source })?;
     parse(path, &text)
+}
+
+/// All of a regular file: a device may have no end.
+fn text(path: &Path) -> io::Result<String> {
+    // Without waiting for the other end of a pipe, and looked at once it is open: nothing can take its place between the two.
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other(format!("a keys file must be a regular file of at most {FILE_BYTES_MAX} bytes, and this is another kind of file")));
+    }
+    let mut text = String::new();
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(io::Error::other(format!("a keys file must have at most {FILE_BYTES_MAX} bytes, and this has more")));
+    }
+    Ok(text)
 }
 
 fn parse(path: &Path, text: &str) -> Result<BTreeMap<Hash, Entry>, KeysError> {
@@ -171,6 +191,26 @@ mod tests {
             assert_ne!(fresh(key).unwrap().0, secret);
         }
         assert!(fresh("").is_err());
+    }
+
+    #[test]
+    fn only_a_regular_file_of_some_size_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let pipe = std::ffi::CString::new(at("pipe").to_str().unwrap()).unwrap();
+        // SAFETY: the path ends with a zero.
+        assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
+        let (_, entry) = fresh("a").unwrap();
+        let full = |length: usize| entry.clone() + &"#".repeat(length - entry.len());
+        std::fs::write(at("most"), full(FILE_BYTES_MAX as usize)).unwrap();
+        std::fs::write(at("more"), full(FILE_BYTES_MAX as usize + 1)).unwrap();
+        assert_eq!(read(&at("most")).unwrap().len(), 1);
+        for (path, said) in
+            [(at("pipe"), "regular file"), (dir.path().into(), "regular file"), ("/dev/zero".into(), "regular file"), (at("more"), "1000000 bytes")]
+        {
+            let error = read(&path).unwrap_err().to_string();
+            assert!(error.starts_with(path.to_str().unwrap()) && error.contains(said), "{error}");
+        }
     }
 
     #[test]

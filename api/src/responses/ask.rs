@@ -212,6 +212,7 @@ fn format(fields: &mut Fields, echo: &mut Map<String, Value>) -> Result<Option<G
             if format.text("name")?.is_none() {
                 return Err(Refusal::field("text.format.name", "must be a string, not null or absent"));
             }
+            format.text("description")?;
             format.flag("strict")?;
             let schema = format.object("schema")?;
             let schema = schema.ok_or_else(|| Refusal::field("text.format.schema", "must be a JSON Schema, an object, not null or absent"))?;

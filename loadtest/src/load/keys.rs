@@ -71,13 +71,16 @@ impl Keys {
         }
     }
 
-    /// A single `--key` is a secret as it is, unless it has the form of a member.
+    /// A single `--key` is a secret as it is, unless it is a member, or would be one with another name or weight.
     fn of_one(text: &Secret) -> Result<Keys, String> {
         if text.expose().is_empty() || !text.expose().bytes().all(|b| b.is_ascii_graphic()) {
             return Err("a secret must have visible ASCII characters only".into());
         }
-        let bare = || Key { name: None, secret: Some(text.clone()), weight: 1.0 };
-        Ok(Keys(vec![Key::parse(text.expose()).unwrap_or_else(bare)]))
+        match Key::parse(text.expose()) {
+            Some(member) => Ok(Keys(vec![member])),
+            None if Key::looks_like_one(text.expose()) => Err(format!("{FORM}; a secret that has = and ends in :NUMBER needs that form, too")),
+            None => Ok(Keys(vec![Key { name: None, secret: Some(text.clone()), weight: 1.0 }])),
+        }
     }
 
     /// A file with one member a line; empty lines and those that begin with # are left out.
@@ -143,6 +146,12 @@ impl Key {
         let weighs = weight > 0.0 && weight.is_finite();
         (named && usable && weighs).then(|| Key { name: Some(name.into()), secret: Some(Secret::new(secret)), weight })
     }
+
+    /// There is a number where a weight would be.
+    fn looks_like_one(text: &str) -> bool {
+        let weight = text.split_once('=').and_then(|(_, rest)| rest.rsplit_once(':'));
+        weight.is_some_and(|(_, weight)| weight.parse::<f64>().is_ok())
+    }
 }
 
 #[cfg(test)]
@@ -176,6 +185,11 @@ mod tests {
             (vec!["bob=hunter2:1", "ann=hunter2:0"], "--key number 2"),
             (vec!["bob=hunter2:1", "bob=hunter2:2"], "--key number 2"),
             (vec!["hunter2 "], "--key number 1"),
+            (vec!["ann=hunter2:0"], "--key number 1"),
+            (vec!["ann=hunter2:-1"], "--key number 1"),
+            (vec!["ann=hunter2:inf"], "--key number 1"),
+            (vec!["a!=hunter2:1"], "--key number 1"),
+            (vec!["=hunter2:1"], "--key number 1"),
             (vec![""], "--key number 1"),
         ] {
             let error = options(&texts).unwrap_err();

@@ -7,6 +7,7 @@ mod timeline;
 
 pub use plots::picture;
 
+use crate::plain::plain;
 use crate::report::{Report, Run};
 use svg::escape;
 
@@ -17,7 +18,7 @@ pre{overflow-x:auto;font-size:13px;border:1px solid var(--faint);padding:1em}h1{
 /// As `--html` writes it.
 pub fn html(report: &Report) -> String {
     let s = &report.setting;
-    let title = escape(&format!("Load on {} at {}", s.model, s.url));
+    let title = escape(&format!("Load on {} at {}", plain(&s.model), s.url));
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\"><head><meta charset=\"utf-8\"/>\
          <meta name=\"viewport\" content=\"width=device-width\"/><meta name=\"color-scheme\" content=\"light dark\"/>\
@@ -31,6 +32,7 @@ pub fn html(report: &Report) -> String {
     }
     report.runs.iter().for_each(|run| out += &section(report, run));
     let setting = serde_json::to_string_pretty(s).expect("a setting is JSON");
+    let setting = setting.lines().map(plain).collect::<Vec<_>>().join("\n");
     out + &format!("<details><summary>Setting</summary><pre>{}</pre></details>\n</body></html>\n", escape(&setting))
 }
 

@@ -19,6 +19,7 @@ fn outcome(index: usize, end: End) -> Outcome {
         key: 0,
         slow: index == 1,
         delayed: false,
+        leaves: false,
         intended: at(0),
         sent: at(if index == 2 { 40 } else { 0 }),
         first: end_has_text(&end).then(|| at(200)),
@@ -26,7 +27,7 @@ fn outcome(index: usize, end: End) -> Outcome {
         gaps_us: vec![100_000; if end_has_text(&end) { 3 } else { 0 }],
         pieces: if end_has_text(&end) { 4 } else { 0 },
         text: String::new(),
-        usage: Some(Usage { prompt_tokens: 3, completion_tokens: 4, prompt_tokens_details: None }),
+        usage: Some(Usage { prompt_tokens: Some(3), completion_tokens: Some(4), prompt_tokens_details: None }),
         end,
     }
 }

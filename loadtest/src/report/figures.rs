@@ -6,6 +6,7 @@ use crate::load::arrivals::Rate;
 use crate::load::keys::Key;
 use crate::load::slo::Slo;
 use crate::outcome::{End, Outcome};
+use crate::plain::plain;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,6 +23,8 @@ pub struct Run {
     pub done: usize,
     /// Streams that this client left, as told.
     pub left: usize,
+    /// Of those done, streams that ended before the moment at which this client was told to leave.
+    pub stayed: usize,
     /// 429 or 503 with Retry-After.
     pub refused: usize,
     pub failed: usize,
@@ -119,6 +122,7 @@ impl Run {
             requests: counted.len(),
             done: counts.done,
             left: counts.left,
+            stayed: counted.iter().filter(|o| o.leaves && o.done()).count(),
             refused: counts.refused,
             failed: counts.failed,
             delayed: counted.iter().filter(|o| o.delayed).count(),
@@ -126,7 +130,7 @@ impl Run {
             refusals: counts.refusals,
             finish_reasons: counts.finish_reasons,
             wall_s,
-            prompt_tokens: usages().map(|u| u64::from(u.prompt_tokens)).sum(),
+            prompt_tokens: usages().filter_map(|u| u.prompt_tokens).map(u64::from).sum(),
             cached_tokens: usages().filter_map(|u| u.prompt_tokens_details?.cached_tokens).map(u64::from).sum(),
             output_tokens,
             output_tokens_from: TokensFrom::of(&counted),
@@ -175,12 +179,12 @@ impl Counts {
     fn add(&mut self, end: &End) {
         let note = |errors: &mut BTreeMap<String, Errors>, kind: String, example: String| {
             let entry = errors.entry(kind).or_default();
-            *entry = Errors { count: entry.count + 1, example };
+            *entry = Errors { count: entry.count + 1, example: plain(&example) };
         };
         match end {
             End::Done { finish_reason } => {
                 self.done += 1;
-                *self.finish_reasons.entry(finish_reason.clone().unwrap_or_else(|| "none".into())).or_default() += 1;
+                *self.finish_reasons.entry(finish_reason.as_deref().map_or_else(|| "none".into(), plain)).or_default() += 1;
             }
             End::Left => self.left += 1,
             End::Refused { code, explanation, retry_after } => {
@@ -198,8 +202,9 @@ impl Counts {
 
 impl TokensFrom {
     fn of(outcomes: &[&Outcome]) -> TokensFrom {
-        let answered = || outcomes.iter().filter(|o| o.pieces > 0 || o.usage.is_some());
-        match (answered().filter(|o| o.usage.is_some()).count(), answered().count()) {
+        let counted = |o: &Outcome| o.usage.is_some_and(|usage| usage.completion_tokens.is_some());
+        let answered = || outcomes.iter().filter(|o| o.pieces > 0 || counted(o));
+        match (answered().filter(|o| counted(o)).count(), answered().count()) {
             (0, _) => TokensFrom::Pieces,
             (usages, all) if usages == all => TokensFrom::Usage,
             _ => TokensFrom::Both,

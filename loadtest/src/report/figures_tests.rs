@@ -17,6 +17,7 @@ fn answered(index: usize, due: f64, pieces: u32) -> Outcome {
         key: 0,
         slow: false,
         delayed: false,
+        leaves: false,
         intended: seconds(due),
         sent: seconds(due),
         first: Some(seconds(due + 1.0)),
@@ -24,7 +25,7 @@ fn answered(index: usize, due: f64, pieces: u32) -> Outcome {
         gaps_us: vec![1_000_000; pieces as usize - 1],
         pieces,
         text: String::new(),
-        usage: Some(Usage { prompt_tokens: 10, completion_tokens: 2 * pieces, prompt_tokens_details: None }),
+        usage: Some(Usage { prompt_tokens: Some(10), completion_tokens: Some(2 * pieces), prompt_tokens_details: None }),
         end: End::Done { finish_reason: Some("length".into()) },
     }
 }

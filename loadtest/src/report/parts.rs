@@ -160,7 +160,7 @@ impl Row {
             first_ms: o.first.map(at),
             ended_ms: at(o.ended),
             pieces: o.pieces,
-            prompt_tokens: o.usage.map(|u| u.prompt_tokens),
+            prompt_tokens: o.usage.and_then(|u| u.prompt_tokens),
             output_tokens: o.output_tokens(),
             slow: o.slow,
             delayed: o.delayed,

@@ -6,6 +6,7 @@ use super::spread::Spread;
 use super::{Pattern, Report};
 use crate::load::arrivals::Arrivals;
 use crate::load::slo::Slo;
+use crate::plain::plain;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 
@@ -13,7 +14,7 @@ impl Display for Report {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let s = &self.setting;
         let most = s.shape.random_output.map_or_else(|| s.max_tokens.to_string(), |span| format!("{}..{}", span.min, span.max));
-        writeln!(f, "{} at {}: {}, max_tokens {most}", s.model, s.url, self.load())?;
+        writeln!(f, "{} at {}: {}, max_tokens {most}", plain(&s.model), s.url, self.load())?;
         if self.is_sweep() { sweep(f, self) } else { self.runs.iter().try_for_each(|run| one(f, run, s.slo.as_ref())) }
     }
 }
@@ -45,16 +46,23 @@ fn one(f: &mut Formatter<'_>, run: &Run, slo: Option<&Slo>) -> fmt::Result {
     writeln!(f, "requests    {sent} in {:.1} s: {done} done, {left} left, {refused} refused, {failed} failed", run.wall_s)?;
     let from = match run.output_tokens_from {
         TokensFrom::Usage => "by usage",
-        TokensFrom::Pieces => "pieces of text: the server gave no usage",
+        TokensFrom::Pieces => "pieces of text: the server gave no usage that can be",
         TokensFrom::Both => "by usage where given, else pieces of text",
     };
     let (tokens, rate) = (run.output_tokens, run.output_tokens_per_s);
     writeln!(f, "output      {tokens} tokens ({from}), {rate:.1} tok/s, {:.2} answers/s", run.done_per_s)?;
-    writeln!(f, "prompts     {} tokens, {} of them cached", run.prompt_tokens, run.cached_tokens)?;
+    if run.rows.iter().any(|row| row.prompt_tokens.is_some()) {
+        writeln!(f, "prompts     {} tokens, {} of them cached", run.prompt_tokens, run.cached_tokens)?;
+    } else {
+        writeln!(f, "prompts     of unknown length: the server gave no usage that can be")?;
+    }
     if let Some(load) = &run.under_load {
         let (offered, done, refused) = (load.offered_per_s, load.done_per_s, load.refused_per_s);
         let (seconds, tokens) = (load.seconds, load.output_tokens_per_s);
         writeln!(f, "under load  {seconds:.1} s: {offered:.2}/s due, {done:.2}/s answered, {refused:.2}/s refused, {tokens:.1} tok/s")?;
+    }
+    if run.stayed > 0 {
+        writeln!(f, "stayed      {} clients of --disconnect: their answers ended before the moment at which they were to leave", run.stayed)?;
     }
     if run.delayed > 0 {
         writeln!(f, "delayed     {} requests waited until fewer were in flight (--max-in-flight); their latency counts that", run.delayed)?;

@@ -39,8 +39,28 @@ fn without_usage_pieces_of_text_are_counted() {
         }
         server::end(stream);
     });
-    let report = run(&server.url, &["--requests", "3"]);
-    assert_eq!((report.output_tokens, report.output_tokens_from), (6, TokensFrom::Pieces));
+    let report = report(&server.url, &["--requests", "3"]);
+    assert_eq!((report.runs[0].output_tokens, report.runs[0].output_tokens_from), (6, TokensFrom::Pieces));
+    let said = report.to_string();
+    assert!(said.contains("the server gave no usage") && !said.contains(" 0 tokens"), "{said}");
+}
+
+#[test]
+fn counts_that_cannot_be_are_not_believed() {
+    for usage in
+        [r#"{"prompt_tokens":18446744073709551615,"completion_tokens":18446744073709551615}"#, r#"{"prompt_tokens":-1,"completion_tokens":4000000000}"#, "{}"]
+    {
+        let last = format!("data: {{\"choices\":[],\"usage\":{usage}}}\n\n");
+        let server = Server::new(move |_, stream| {
+            server::begin(stream);
+            for part in [chunk("a"), chunk("b"), finish("stop"), last.clone(), "data: [DONE]\n\n".into()] {
+                server::chunked(stream, part.as_bytes());
+            }
+            server::end(stream);
+        });
+        let report = run(&server.url, &["--requests", "3"]);
+        assert_eq!((report.done, report.output_tokens, report.prompt_tokens, report.output_tokens_from), (3, 6, 0, TokensFrom::Pieces), "{usage}");
+    }
 }
 
 #[test]
@@ -97,6 +117,25 @@ fn the_report_says_why_in_the_servers_words() {
 }
 
 #[test]
+fn a_servers_words_do_nothing_to_a_terminal() {
+    let error = "{\"error\":{\"message\":\"\u{1b}]0;mine\u{7}\u{9b}2J\"}}";
+    let server = Server::new(move |asked, s| match asked.path.as_str() {
+        "/v1/models" => server::plain(s, "200 OK", r#"{"data":[{"id":"\u001b[31mred\u202e"}]}"#),
+        _ => server::plain(s, "500 Internal Server Error", error),
+    });
+    let asked = Args { model: None, ..args(&server.url, &["--requests", "1"]) };
+    let report = loadtest::run(&asked).unwrap();
+    assert_eq!(server.asked()[1].body["model"], "\u{1b}[31mred\u{202e}", "it is asked by its own name");
+    let failed = loadtest::run(&Args { warmup: 1, ..asked }).unwrap_err().to_string();
+    let shut = Server::new(move |_, s| server::plain(s, "500 Internal Server Error", error));
+    let no_model = loadtest::run(&Args { model: None, ..args(&shut.url, &[]) }).unwrap_err().to_string();
+    for text in [report.to_string(), loadtest::page::html(&report), failed, no_model] {
+        assert!(!text.contains(|c: char| c.is_control() && c != '\n' || c == '\u{202e}'), "{text:?}");
+    }
+    assert!(report.to_string().starts_with("\\u{1b}[31mred"), "{report}");
+}
+
+#[test]
 fn nobody_listening_is_a_failure_to_connect() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -134,6 +173,15 @@ fn clients_that_leave_hang_up_in_the_middle() {
     assert!((4..=16).contains(&report.output_tokens), "each leaves after 1 to 4 pieces: {report:?}");
     drop(server);
     assert_eq!(HUNG_UP.load(Ordering::SeqCst), 4);
+}
+
+#[test]
+fn clients_whose_answers_end_before_they_leave_are_counted() {
+    let server = Server::new(|_, stream| answer_well(stream, &["a"], 1));
+    let report = report(&server.url, &["--requests", "40", "--disconnect", "1", "--max-tokens", "1000"]);
+    let run = &report.runs[0];
+    assert_eq!(run.left + run.stayed, 40, "{report}");
+    assert!(run.stayed > 0 && report.to_string().contains(&format!("stayed      {} clients", run.stayed)), "{report}");
 }
 
 #[test]

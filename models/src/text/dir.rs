@@ -92,6 +92,8 @@ fn read_tokenizer(path: &Path) -> Result<Tokenizer, TextError> {
     if decoder.is_some_and(|d| strips_ends(&d)) {
         return Err(wrong("decoder: Strip with a stop above 0 is not served: it fails on tokens that are shorter".into()));
     }
+    let processor = tokenizer.get_post_processor().map(serde_json::to_value).transpose().map_err(|e| wrong(format!("post_processor: {e}")))?;
+    processor.as_ref().map_or(Ok(()), check_processor).map_err(|what| wrong(format!("post_processor: {what}")))?;
     // Tables are as long as the greatest id.
     match tokenizer.get_vocab(true).into_iter().max_by_key(|(_, id)| *id) {
         Some((token, id)) if id > ID_MAX => Err(wrong(format!("token {token:?} has id {id}: at most {ID_MAX} is served"))),
@@ -103,6 +105,29 @@ fn read_tokenizer(path: &Path) -> Result<Tokenizer, TextError> {
 fn strips_ends(decoder: &Value) -> bool {
     let within = decoder.get("decoders").and_then(Value::as_array);
     (decoder["type"] == "Strip" && decoder["stop"] != 0) || within.is_some_and(|steps| steps.iter().any(strips_ends))
+}
+
+/// A template of the crate `tokenizers` takes for granted that its special tokens are there, and that a second text is (`processors/template.rs`).
+fn check_processor(processor: &Value) -> Result<(), String> {
+    processor.get("processors").and_then(Value::as_array).into_iter().flatten().try_for_each(check_processor)?;
+    if processor["type"] != "TemplateProcessing" {
+        return Ok(());
+    }
+    let tokens = &processor["special_tokens"];
+    for piece in processor["single"].as_array().into_iter().flatten() {
+        if let Some(id) = piece["SpecialToken"]["id"].as_str() {
+            let count = |list: &str| tokens[id][list].as_array().map(Vec::len);
+            match (count("ids"), count("tokens")) {
+                (Some(ids), Some(texts)) if ids == texts => {}
+                (None, _) | (_, None) => return Err(format!("single has {id:?}, which is not among special_tokens")),
+                _ => return Err(format!("special_tokens: {id:?} has more or fewer ids than tokens")),
+            }
+        }
+        if piece["Sequence"]["id"].as_str().is_some_and(|id| id != "A") {
+            return Err("single has a Sequence that is not \"A\": there is one text".into());
+        }
+    }
+    Ok(())
 }
 
 /// `added_tokens_decoder` may name tokens that tokenizer.json does not have; they must get the ids that it gives them.

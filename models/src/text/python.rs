@@ -1,16 +1,22 @@
 //! Values as Python prints them: templates are written for Jinja under Python, and models were trained on its output.
 
-use super::jinja::{Tuple, is_view};
+use super::jinja::{Tuple, is_view, spent};
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Error, ErrorKind};
 use std::fmt::Write;
 use std::ops::Range;
 
+/// What a value takes that is no text.
+const REPR_BYTES: usize = 64;
+
 /// `str(value)`.
 pub(super) fn str(value: &Value) -> String {
     match value.kind() {
         ValueKind::Undefined => String::new(),
-        ValueKind::String => value.as_str().unwrap_or_default().to_owned(),
+        ValueKind::String => {
+            let text = value.as_str().unwrap_or_default();
+            if spent::bytes(text.len()) { text.to_owned() } else { String::new() }
+        }
         _ => {
             let mut out = String::new();
             repr(value, &mut out);
@@ -19,8 +25,11 @@ pub(super) fn str(value: &Value) -> String {
     }
 }
 
-/// `repr(value)`.
+/// `repr(value)`. One list may be in others many times over: each time is charged.
 fn repr(value: &Value, out: &mut String) {
+    if !spent::bytes(REPR_BYTES + value.as_str().map_or(0, str::len)) {
+        return;
+    }
     match value.kind() {
         ValueKind::Undefined => out.push_str("Undefined"),
         ValueKind::None => out.push_str("None"),
@@ -98,6 +107,9 @@ fn title_case(c: char) -> String {
 pub(super) fn justify(text: &str, how: &str, width: usize, fill: Option<&str>) -> String {
     let missing = width.saturating_sub(text.chars().count());
     let fill = fill.unwrap_or(" ");
+    if !spent::bytes(missing.saturating_mul(fill.len()).saturating_add(text.len())) {
+        return String::new();
+    }
     match how {
         "zfill" => {
             let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
@@ -200,6 +212,9 @@ impl Json {
     }
 
     fn write(&self, value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
+        let indent = self.indent.as_ref().map_or(0, |indent| indent.len().saturating_mul(depth + 1));
+        spent::bytes(indent.saturating_add(REPR_BYTES + self.item.len() + self.key.len() + value.as_str().map_or(0, str::len)));
+        spent::check()?;
         match value.kind() {
             ValueKind::None => out.push_str("null"),
             ValueKind::Bool => out.push_str(if value.is_true() { "true" } else { "false" }),

@@ -6,7 +6,7 @@
 //! `tests/templates` asks for any of it.
 
 use super::TextError;
-use super::jinja;
+use super::jinja::{self, spent};
 use super::python;
 use super::strftime;
 use minijinja::value::Value;
@@ -97,11 +97,12 @@ impl ChatTemplates {
         variables.extend(kwargs.iter().map(|(k, v)| (k.clone(), v.clone())));
         variables.insert("messages".into(), messages.into());
         let mut out = Bounded::default();
+        spent::begin();
         let done = self.env.get_template(name).and_then(|t| t.render_captured_to(Value::from_serialize(&variables), &mut out).map(drop));
         if out.full {
             return Err(TextError::Template(format!("it writes more than {} MB", OUTPUT_BYTES_MAX / 1_000_000)));
         }
-        done.map_err(|e| TextError::Template(describe(&e)))?;
+        done.and_then(|()| spent::check()).map_err(|e| TextError::Template(describe(&e)))?;
         // It was written as texts and never cut within one.
         String::from_utf8(out.text).map_err(|e| TextError::Template(e.to_string()))
     }
@@ -143,7 +144,11 @@ fn environment() -> Environment<'static> {
     env.set_keep_trailing_newline(false);
     env.set_undefined_behavior(UndefinedBehavior::Lenient);
     env.set_auto_escape_callback(|_| AutoEscape::None);
-    env.set_formatter(|out, _, value| out.write_str(&python::str(value)).map_err(Error::from));
+    env.set_formatter(|out, _, value| {
+        let text = python::str(value);
+        spent::check()?;
+        out.write_str(&text).map_err(Error::from)
+    });
     jinja::install(&mut env);
     env.add_function("raise_exception", raise_exception);
     env.add_function("strftime_now", strftime_now);

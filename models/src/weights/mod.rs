@@ -4,7 +4,6 @@
 
 mod affine;
 mod gguf;
-mod header;
 mod load;
 mod metadata;
 mod safetensors;

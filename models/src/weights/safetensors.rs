@@ -4,9 +4,10 @@
 //! the tensors against the model that config.json describes (`strict`), before any tensor is read.
 
 use super::shards::{self, Shards};
-use super::{AffineRows, Described, Float, Form, Source, header, strict};
+use super::{AffineRows, Described, Float, Form, Source, strict};
 use crate::config::{Config, Quant};
 use crate::engine::EngineError;
+use crate::header;
 use crate::plain::{self, one_line};
 use safetensors::Dtype;
 use std::collections::BTreeMap;

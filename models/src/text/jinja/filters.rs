@@ -2,6 +2,7 @@
 
 use super::markup::{escaped, marked, marked_like};
 use super::ops::{Number, contains, equal, format_percent, iterable, number, type_error};
+use super::spent;
 use super::tuple::Tuple;
 use super::view::{Generator, is_view};
 use crate::text::python::{self, Json};
@@ -118,7 +119,7 @@ fn join(value: &Value, between: Option<Value>, kwargs: Kwargs) -> Res {
         };
         parts.push(python::str(&part));
     }
-    Ok(parts.join(&between.or(named).map_or_else(String::new, |v| python::str(&v))).into())
+    Ok(spent::joined(&parts, &between.or(named).map_or_else(String::new, |v| python::str(&v))).into())
 }
 
 /// Jinja's own: words are what is between white space, hyphens and opening brackets.
@@ -137,7 +138,7 @@ fn trim(value: &Value, chars: Option<&str>) -> Value {
 /// `replace(old, new, count=None)`.
 fn replace(value: &Value, old: &Value, new: &Value, count: Option<usize>) -> Value {
     let (text, old, new) = (python::str(value), python::str(old), python::str(new));
-    count.map_or_else(|| text.replace(&old, &new), |n| text.replacen(&old, &new, n)).into()
+    spent::replaced(&text, &old, &new, count.unwrap_or(usize::MAX)).into()
 }
 
 /// `indent(width=4, first=False, blank=False)`.
@@ -155,6 +156,8 @@ fn indent(value: &Value, args: Rest<Value>, kwargs: Kwargs) -> Res {
         (None, Some(n)) => " ".repeat(n.min(1000)),
         _ => String::new(),
     };
+    spent::bytes(python::lines(text).count().saturating_mul(by.len()).saturating_add(text.len()));
+    spent::check()?;
     let text = format!("{text}\n");
     let mut out = String::new();
     for (i, (line, _)) in python::lines(&text).enumerate() {

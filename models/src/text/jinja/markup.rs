@@ -1,5 +1,6 @@
 //! Texts that are marked as safe HTML: what `+` puts to them is escaped, even where nothing else is.
 
+use super::spent;
 use crate::text::python;
 use minijinja::value::Value;
 
@@ -19,13 +20,13 @@ pub(super) fn escaped(value: &Value) -> Value {
         return marked(text);
     }
     let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    marked(text.replace('\'', "&#39;").replace('"', "&#34;"))
+    marked(spent::text(text.replace('\'', "&#39;").replace('"', "&#34;")))
 }
 
 /// `a + b` of texts: if one is marked, the other is escaped.
 pub(super) fn concat(a: &Value, b: &Value) -> Value {
     if a.is_safe() || b.is_safe() {
-        return marked(python::str(&escaped(a)) + &python::str(&escaped(b)));
+        return marked(spent::joined(&[python::str(&escaped(a)), python::str(&escaped(b))], ""));
     }
-    (python::str(a) + &python::str(b)).into()
+    spent::joined(&[python::str(a), python::str(b)], "").into()
 }

@@ -1,6 +1,7 @@
 //! Methods of Python's str, dict, list and tuple.
 
 use super::ops::{Number, equal, number, type_error};
+use super::spent;
 use super::tuple::{Tuple, is_list, is_tuple};
 use super::view::View;
 use crate::text::python;
@@ -163,6 +164,9 @@ pub(super) fn method(_: &State<'_, '_>, value: &Value, name: &str, args: &[Value
     if !has(value, name) {
         return Err(unknown());
     }
+    // Most read or copy all of it.
+    spent::bytes(value.as_str().map_or(0, str::len));
+    spent::check()?;
     let called = match value.as_str() {
         Some(s) if name == "format" => Some(format(s, args)?),
         Some(s) => text(s, name, &Arguments::new(args, 3)?)?,
@@ -246,8 +250,8 @@ fn text(s: &str, name: &str, args: &Arguments<'_>) -> Result<Option<Value>, Erro
         "replace" => {
             let (old, new) = (args.needed(0, "old")?, args.needed(1, "new")?);
             match args.int(2, "count")?.and_then(|n| usize::try_from(n).ok()) {
-                Some(n) => s.replacen(&*old, &new, n).into(),
-                None => s.replace(&*old, &new).into(),
+                Some(n) => spent::replaced(s, &old, &new, n).into(),
+                None => spent::replaced(s, &old, &new, usize::MAX).into(),
             }
         }
         "find" | "rfind" | "index" | "rindex" | "count" | "startswith" | "endswith" => return within(s, name, args).map(Some),
@@ -258,7 +262,7 @@ fn text(s: &str, name: &str, args: &Arguments<'_>) -> Result<Option<Value>, Erro
             for item in items.try_iter()? {
                 parts.push(item.as_str().ok_or_else(|| type_error(format!("join: {} is no text", item.kind())))?.to_owned());
             }
-            parts.join(s).into()
+            spent::joined(&parts, s).into()
         }
         "isspace" => (!s.is_empty() && s.chars().all(python::is_space)).into(),
         "isalpha" => (!s.is_empty() && s.chars().all(char::is_alphabetic)).into(),

@@ -10,6 +10,7 @@ mod markup;
 mod methods;
 mod ops;
 mod parse;
+pub(super) mod spent;
 mod statement;
 mod tuple;
 mod view;

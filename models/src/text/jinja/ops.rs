@@ -2,6 +2,7 @@
 
 use super::markup::{concat, marked_like};
 use super::methods::{self, Bound};
+use super::spent;
 use super::tuple::{Tuple, is_list, is_tuple};
 use super::view::is_view;
 use crate::text::python;
@@ -25,7 +26,7 @@ pub(super) fn install(env: &mut Environment<'static>) {
     env.add_function("__pow", |a: &Value, b: &Value| arithmetic("**", a, b));
     env.add_function("__neg", |a: &Value| arithmetic("-", &Value::from(0), a));
     env.add_function("__pos", |a: &Value| arithmetic("+", &Value::from(0), a));
-    env.add_function("__join", |parts: Rest<Value>| parts.iter().map(python::str).collect::<String>());
+    env.add_function("__join", |parts: Rest<Value>| spent::joined(&parts.iter().map(python::str).collect::<Vec<_>>(), ""));
     env.add_function("__eq", |a: &Value, b: &Value| equal(a, b));
     env.add_function("__ne", |a: &Value, b: &Value| !equal(a, b));
     env.add_function("__lt", |a: &Value, b: &Value| order("<", a, b).map(Ordering::is_lt));
@@ -150,6 +151,8 @@ fn add(a: &Value, b: &Value) -> Res {
     }
     let both = |is: fn(&Value) -> bool| is(a) && is(b);
     if both(is_list) || both(is_tuple) {
+        spent::items(a.len().unwrap_or(0).saturating_add(b.len().unwrap_or(0)));
+        spent::check()?;
         let items: Vec<Value> = a.try_iter()?.chain(b.try_iter()?).collect();
         return Ok(if is_tuple(a) { Value::from_object(Tuple(items)) } else { items.into() });
     }
@@ -171,6 +174,12 @@ fn mul(a: &Value, b: &Value) -> Res {
     if len.saturating_mul(times) > REPEATED_MAX {
         return Err(type_error("a repetition is too large".into()));
     }
+    if many.as_str().is_some() {
+        spent::bytes(len * times)
+    } else {
+        spent::items(len * times)
+    };
+    spent::check()?;
     if let Some(text) = many.as_str() {
         return Ok(marked_like(many, text.repeat(times)));
     }
@@ -296,6 +305,8 @@ fn slice(value: &Value, start: &Value, stop: &Value, step: &Value) -> Res {
         }
         Ok(taken)
     };
+    spent::items(value.as_str().map(str::len).or_else(|| value.len()).unwrap_or(0));
+    spent::check()?;
     if let Some(text) = value.as_str() {
         let chars: Vec<char> = text.chars().collect();
         return Ok(taken(chars.len())?.into_iter().map(|i| chars[i]).collect::<String>().into());

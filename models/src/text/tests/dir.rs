@@ -231,3 +231,28 @@ fn a_folder_that_is_not_there_is_an_error() {
     let error = Text::from_dir(Path::new("/nowhere/at/all")).unwrap_err().to_string();
     assert!(error.contains("/nowhere/at/all/tokenizer.json: not found"), "{error}");
 }
+
+#[test]
+fn a_post_processor_has_what_it_puts_around_a_prompt() {
+    let template = |single: Value, tokens: Value| json!({"type": "TemplateProcessing", "single": single, "pair": [], "special_tokens": tokens});
+    let (text, end) = (json!({"Sequence": {"id": "A", "type_id": 0}}), json!({"SpecialToken": {"id": "</s>", "type_id": 0}}));
+    let other = json!({"Sequence": {"id": "B", "type_id": 0}});
+    let token = |ids: Value| json!({"</s>": {"id": "</s>", "ids": ids, "tokens": ["</s>"]}});
+    let load = |processor: Value| {
+        let mut whole = tokenizer(Value::Null, eos());
+        whole["post_processor"] = processor;
+        load(&[("tokenizer.json", whole)])
+    };
+    let good = template(json!([text, end]), token(json!([4])));
+    assert_eq!(load(good.clone()).unwrap().encode("a", true).unwrap(), [1, 4]);
+    for (bad, said) in [
+        (template(json!([text, end]), json!({})), "single has \"</s>\", which is not among special_tokens"),
+        (template(json!([text, end]), token(json!([4, 4]))), "more or fewer ids than tokens"),
+        (template(json!([text, other]), json!({})), "a Sequence that is not \"A\""),
+    ] {
+        for processor in [bad.clone(), json!({"type": "Sequence", "processors": [good, bad]})] {
+            let error = load(processor).unwrap_err().to_string();
+            assert!(error.contains("tokenizer.json: post_processor: ") && error.contains(said), "{error}");
+        }
+    }
+}

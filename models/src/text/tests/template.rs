@@ -129,3 +129,31 @@ fn a_template_that_writes_without_end_is_stopped() {
     let stopped = render(&loops).unwrap_err().to_string();
     assert!(stopped.contains("fuel"), "{stopped}");
 }
+
+#[test]
+fn a_template_that_copies_without_end_is_stopped() {
+    // Sixty doublings, each an instruction or three.
+    let doubled = |set: &str, begin: &str, doubling: &str, then: &str| {
+        format!("{{% set ns = namespace({set}={begin}) %}}{{% for i in range(60) %}}{{% set ns.{set} = {doubling} %}}{{% endfor %}}{{{{ {then} }}}}")
+    };
+    for source in [
+        doubled("s", "'ab'", "ns.s ~ ns.s", "1"),
+        doubled("s", "'ab'|safe", "ns.s + ns.s", "1"),
+        doubled("s", "'ab'", "ns.s|replace('a', ns.s)", "1"),
+        doubled("s", "'ab'", "[ns.s, ns.s]|join(ns.s)", "1"),
+        doubled("s", "'ab'", "ns.s.join([ns.s, ns.s])", "1"),
+        doubled("s", "'ab'", "'{}{}'.format(ns.s, ns.s)", "1"),
+        doubled("s", "'ab'", "(ns.s ~ '\n')|indent(ns.s, true)", "1"),
+        doubled("s", "'ab'", "'x'.ljust(1000, ns.s)", "1"),
+        doubled("s", "'ab'", "{'a': ns.s, 'b': [ns.s]}|tojson", "1"),
+        doubled("s", "'ab'", "{'a': ns.s, 'b': [ns.s]}|string", "1"),
+        doubled("l", "[1]", "ns.l + ns.l", "1"),
+        doubled("l", "[1]", "[ns.l, ns.l]", "ns.l"),
+        doubled("l", "[1]", "[ns.l, ns.l]", "ns.l|tojson"),
+        "{% set s = 'ab' * 1000000 %}{% for i in range(99999) %}{% set x = s.upper() %}{% endfor %}".into(),
+        "{% set s = 'ab' * 1000000 %}{% for i in range(99999) %}{% set x = s[1:] %}{% endfor %}".into(),
+    ] {
+        let error = render(&json!({ "template": source })).unwrap_err().to_string();
+        assert!(error.contains("it copies more than 200 MB") || error.contains("fuel"), "{source}: {error}");
+    }
+}

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 const NOTES: &str = "__metadata__";
 
 /// All tensors in the order of their bytes. `head` is the header, `data` the bytes that follow it in the file.
-pub(super) fn tensors(head: &[u8], data: u64) -> Result<Vec<(String, TensorInfo)>, String> {
+pub fn tensors(head: &[u8], data: u64) -> Result<Vec<(String, TensorInfo)>, String> {
     let json: Map<String, Value> = serde_json::from_slice(head).map_err(|e| format!("header: is not a JSON object: {e}"))?;
     let mut all = Vec::with_capacity(json.len());
     for (name, entry) in json {
