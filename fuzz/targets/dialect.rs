@@ -5,8 +5,6 @@
 use dialects::{Dialect, Piece, Reader, Reasoning, Tool, whole};
 use serde_json::Value;
 
-
-
 libfuzzer_sys::fuzz_target!(|text: &str| {
     let Some(first) = text.chars().next() else { return };
     let (schema, answer) = text[first.len_utf8()..].split_once('\n').unwrap_or_default();
