@@ -10,7 +10,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 BINARY := $(CARGO_TARGET_DIR)/release/coxswain
 SETUP := $(CARGO_TARGET_DIR)/debug/setup
 
-.PHONY: serve test build model native check lint sim bench bench-stall bench-worker gpu-bench deploy-test console templates fuzz oracle clean help need tool
+.PHONY: serve test build model native check lint sim bench bench-stall bench-worker bench-crowd gpu-bench deploy-test console templates fuzz oracle clean help need tool
 
 help: ## What there is to make
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -53,6 +53,9 @@ bench-stall: build model ## A prompt of 6,000 tokens among 8 streams: how long t
 
 bench-worker: build model ## The model in a process of its own against --in-process: throughput, and pages while a prompt is read
 	python3 bench/worker.py "$(BINARY)" $(ARGS)
+
+bench-crowd: build ## 2,000 connections that read nothing, beside 8 clients; and what one too many is told by a full queue
+	python3 bench/crowd.py "$(BINARY)" $(ARGS)
 
 GPU_PYTHON ?= python3
 GPU_MODELS ?= $(CARGO_TARGET_DIR)/gpu
