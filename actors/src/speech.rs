@@ -55,6 +55,14 @@ impl Speech {
     /// The field whose grammar cannot be followed, and why.
     pub(crate) fn guide(&self, text: &Text, chat: bool, form: &Form, in_reasoning: bool) -> Result<Option<(Guide, Mask)>, Failure> {
         let special = |mark: &str| special(text, mark);
+        let wrong_in =
+            |param: &'static str, reason: String| Failure::Invalid { param, code: "invalid_schema", message: format!("{param} cannot be followed: {reason}") };
+        if let Some(Grammar::Schema(schema)) = &form.grammar {
+            grammar::check_schema(schema).map_err(|reason| wrong_in("response_format", reason))?;
+        }
+        for tool in &form.tools {
+            grammar::check_schema(&tool.parameters).map_err(|reason| wrong_in("tools", reason))?;
+        }
         let (param, grammar) = match &form.grammar {
             Some(Grammar::Schema(schema)) => {
                 let reasoning = if chat { self.reasoning } else { Reasoning::None };
@@ -65,16 +73,15 @@ impl Speech {
             None if form.tools.is_empty() => return Ok(None),
             None => {
                 let calls = dialects::grammar(self.dialect, &form.tools, &form.choice, form.parallel, self.reasoning, in_reasoning, &special);
-                let must = matches!(form.choice, Choice::Required | Choice::Named(_));
                 let Some(calls) = calls else {
-                    let message = "tool_choice asks for a call, and the model's chat template shows no way to make one; allowed are \"auto\" and \"none\"";
-                    let failure = Failure::Invalid { param: "tool_choice", code: "no_tool_calls", message: message.into() };
-                    return if must { Err(failure) } else { Ok(None) };
+                    let message =
+                        "tools cannot be called: the model's chat template shows no way to; leave them out, or have the service started with --tool-parser";
+                    return Err(Failure::Invalid { param: "tools", code: "no_tool_calls", message: message.into() });
                 };
                 ("tools", Grammar::Lark(calls))
             }
         };
-        let wrong = |reason: String| Failure::Invalid { param, code: "invalid_schema", message: format!("{param} cannot be followed: {reason}") };
+        let wrong = |reason: String| wrong_in(param, reason);
         let vocabulary = self.vocabulary.get_or_init(|| vocabulary(text)).clone().map_err(wrong)?;
         let mut guide = Guide::new(&vocabulary, &grammar).map_err(wrong)?;
         let mask = guide.mask().map_err(wrong)?;

@@ -58,16 +58,18 @@ impl Writer {
         self.report(pieces, piece.stopped)
     }
 
-    /// No further id comes: gives out what was held back.
-    pub(crate) fn finish(&mut self) -> Written {
+    /// No further id comes: gives out what was held back. Of an answer that is cut, half a character is not shown, and a call that it was in
+    /// stays as far as it came.
+    pub(crate) fn finish(&mut self, cut: bool) -> Written {
         let rest = self.detokenizer.finish();
-        let piece = self.stops.push(&rest);
+        let rest = if cut { rest.trim_end_matches(char::REPLACEMENT_CHARACTER) } else { &rest };
+        let piece = self.stops.push(rest);
         let mut text = piece.text;
         if piece.stopped.is_none() {
             text.push_str(&self.stops.finish());
         }
         let mut pieces = self.reader.push(&text);
-        pieces.extend(self.reader.finish());
+        pieces.extend(self.reader.finish().into_iter().filter(|piece| !cut || !matches!(piece, Piece::Broken { .. })));
         self.report(pieces, piece.stopped)
     }
 

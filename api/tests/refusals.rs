@@ -53,7 +53,7 @@ fn bad_bodies_are_400_and_name_the_field() {
             chat,
             r#"{"messages":[{"role":"user","content":"a"}],"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"required"}"#,
             400,
-            Some("tool_choice"),
+            Some("tools"),
         ),
         // Of a field given twice the last one counts.
         (chat, r#"{"messages":[{"role":"user","content":"a"}],"top_p":0.5,"top_p":7}"#, 400, Some("top_p")),

@@ -1,7 +1,7 @@
 //! One answer's way through a grammar.
 
-use crate::reason;
 use crate::vocabulary::Vocabulary;
+use crate::{bounds, reason};
 use kv::Mask;
 use llguidance::Matcher;
 use llguidance::api::TopLevelGrammar;
@@ -33,6 +33,9 @@ impl Grammar {
     }
 }
 
+/// For as many references as a schema may have one behind the other. Only what is used of it takes memory.
+const STACK_BYTES: usize = 512 << 20;
+
 /// Where llguidance looks for options in a schema.
 const OPTIONS: &str = "x-guidance";
 
@@ -43,8 +46,15 @@ impl Guide {
     /// # Errors
     /// Why the grammar cannot be followed: a schema with words that are not supported, for one.
     pub fn new(vocabulary: &Vocabulary, grammar: &Grammar) -> Result<Guide, String> {
-        let parser = vocabulary.0.create_parser(grammar.top());
-        let matcher = Matcher::new(parser);
+        if let Grammar::Schema(schema) = grammar {
+            bounds::check(schema)?;
+        }
+        // The compiler goes down into what refers to what, and must not meet the end of its stack: that ends the process.
+        let compile = || Matcher::new(vocabulary.0.create_parser(grammar.top()));
+        let matcher = std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("grammar".into()).stack_size(STACK_BYTES).spawn_scoped(scope, compile);
+            thread.map_err(|error| format!("no thread for it: {error}"))?.join().map_err(|_| "it cannot be put together".to_owned())
+        })?;
         match matcher.get_error() {
             Some(error) => Err(reason(&error)),
             None => Ok(Guide(matcher)),
@@ -154,8 +164,17 @@ mod tests {
     }
 
     #[test]
+    fn a_long_chain_of_references_ends_no_process() {
+        let chain: serde_json::Map<_, _> = (0..5_000).map(|i| (format!("d{i}"), json!({"$ref": format!("#/$defs/d{}", i + 1)}))).collect();
+        let mut schema = json!({"$ref": "#/$defs/d0", "$defs": chain});
+        schema["$defs"]["d5000"] = json!({"type": "integer"});
+        assert!(guide(Grammar::Schema(schema)).is_ok());
+    }
+
+    #[test]
     fn what_cannot_be_followed_is_said() {
         let refused = [
+            Grammar::Schema(json!({"allOf": (40..60).map(|i| json!({"pattern": format!(".*a.{{{i}}}b")})).collect::<Vec<Value>>()})),
             Grammar::Schema(json!({"type": "nonsense"})),
             Grammar::Schema(json!({"type": "string", "pattern": "(unclosed"})),
             Grammar::Schema(json!({"$ref": "#/nowhere"})),

@@ -41,7 +41,12 @@ impl Vocabulary {
         let made = ParserFactory::new(&env, InferenceCapabilities::default(), &SlicedBiasComputer::general_slices());
         let mut factory = made.map_err(|error| reason(&error))?;
         factory.quiet();
-        factory.limits_mut().verbose_errors = false;
+        let limits = factory.limits_mut();
+        limits.verbose_errors = false;
+        // A client's schema may cost this much and no more: some tenths of a second, and a hundred megabytes.
+        limits.precompute_large_lexemes = false;
+        limits.max_lexer_states = 50_000;
+        limits.initial_lexer_fuel = 200_000;
         Ok(Vocabulary(Arc::new(factory)))
     }
 }

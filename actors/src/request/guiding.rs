@@ -27,7 +27,8 @@ impl Request {
 
     /// The row ends alone.
     fn lose_the_way(&mut self, reason: &str, ctx: &mut Context<Self>) {
-        let message = format!("the answer's grammar could not be followed any further: {reason}");
-        self.fail(Failure::Fault { message }, Instant::now(), ctx);
+        let param = if self.form.grammar.is_some() { "response_format" } else { "tools" };
+        let message = format!("{param} could not be followed any further, it asks for too much at once: {reason}");
+        self.fail(Failure::Invalid { param, code: "schema_too_complex", message }, Instant::now(), ctx);
     }
 }

@@ -302,7 +302,7 @@ impl Request {
             };
             return self.fail(Failure::Fault { message }, at, ctx);
         }
-        let written = row.writer.finish();
+        let written = row.writer.finish(reason == Reason::Length);
         let stop = written.stopped;
         let finish = match reason {
             Reason::Length if stop.is_none() => Finish::Length,

@@ -58,6 +58,34 @@ async fn a_grammar_that_max_tokens_cuts_ends_with_length() {
 }
 
 #[actix::test]
+async fn min_tokens_gives_way_to_a_grammar_that_is_at_its_end() {
+    let service = service(64, options(2));
+    let mut asked = json_of("short", 1);
+    asked.form.grammar = Some(Grammar::Schema(json!({"enum": [1, "two"]})));
+    asked.params.min_tokens = 30;
+    let got = whole(service.ask(asked)).await.unwrap();
+    assert_eq!(got.finish, Finish::Stop);
+    assert!(["1", "\"two\""].contains(&got.text.trim()), "{:?}", got.text);
+}
+
+#[actix::test]
+async fn a_cut_shows_no_half_character_and_keeps_a_call_as_far_as_it_came() {
+    let mut options = options(2);
+    options.dialect = Some(actors::Dialect::Hermes);
+    let service = service(256, options);
+    let long = json!({"type": "object", "required": ["x"], "properties": {"x": {"type": "string", "minLength": 200}}});
+    let form = Form { tools: vec![Tool { parameters: long, ..tool() }], choice: Choice::Required, parallel: false, grammar: None };
+    let prompt = actors::Prompt::Chat { messages: vec![json!({"role": "user", "content": "call"})], kwargs: serde_json::Map::new() };
+    for seed in 0..8 {
+        let params = Params { temperature: 1.0, seed: Some(seed), ..greedy(120) };
+        let (pieces, finish) = pieces_of(service.ask(Ask { form: form.clone(), prompt: prompt.clone(), ..ask("", params) })).await;
+        let said = dialects::whole(pieces.clone());
+        assert_eq!((finish, said.text.as_str(), said.calls.len()), (Finish::Length, "", 1), "{pieces:?}");
+        assert!(!said.calls[0].arguments.contains(char::REPLACEMENT_CHARACTER), "{said:?}");
+    }
+}
+
+#[actix::test]
 async fn a_schema_that_cannot_be_followed_names_its_field() {
     let service = service(64, options(2));
     let wrong = Form { grammar: Some(Grammar::Schema(json!({"type": "string", "pattern": "("}))), ..Form::default() };

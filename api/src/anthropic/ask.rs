@@ -23,7 +23,7 @@ pub(super) fn read(body: Value, card: &ModelCard) -> Result<Wanted, Refusal> {
         Fields::new("metadata", metadata)?.text("user_id")?;
     }
     let Asked { messages, kwargs, form } = asked(&mut fields)?;
-    form::ends(&params, &form)?;
+    form::ends(&params, &form, NAMES.stop)?;
     if messages.last().is_some_and(|message| message["role"] == "assistant") {
         return Err(Refusal::field("messages", "must not end with a message of the assistant: this server does not continue one"));
     }

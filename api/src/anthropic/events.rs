@@ -147,7 +147,7 @@ impl Voice for Events {
         if !said.text.is_empty() {
             content.push(value!({"type": "text", "text": said.text}));
         }
-        // What the reader lets through as a call's arguments is an object.
+        // An object, unless max_tokens cut it.
         let input = |arguments: &str| serde_json::from_str(arguments).unwrap_or_default();
         content.extend(said.calls.iter().map(|call| called(&call.name, input(&call.arguments))));
         let (reason, stop) = reason(&end, &self.head.stops);

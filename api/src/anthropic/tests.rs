@@ -90,19 +90,26 @@ fn every_field_arrives() {
     let tool = json!({"type": "custom", "name": "f", "description": "d", "input_schema": {"type": "object"}, "cache_control": {"type": "ephemeral"}});
     let wanted = read(json!({
         "temperature": 0.5, "top_p": 0.25, "top_k": 7, "stop_sequences": ["a", "b"], "stream": true, "metadata": {"user_id": "u"}, "service_tier": "auto",
-        "tools": [tool], "tool_choice": {"type": "any", "disable_parallel_tool_use": true}, "thinking": {"type": "enabled", "budget_tokens": 1024},
+        "tools": [tool], "tool_choice": {"type": "auto", "disable_parallel_tool_use": true}, "thinking": {"type": "enabled", "budget_tokens": 1024},
     }))
     .unwrap();
     let stop = vec!["a".to_owned(), "b".to_owned()];
     assert_eq!(wanted.params, Params { max_tokens: Some(5), temperature: 0.5, top_p: 0.25, top_k: 7, stop, ..Params::default() });
-    assert_eq!((wanted.n, wanted.stream, &wanted.form.choice, wanted.form.parallel), (1, true, &Choice::Required, false));
+    assert_eq!((wanted.n, wanted.stream, &wanted.form.choice, wanted.form.parallel), (1, true, &Choice::Auto, false));
     let Prompt::Chat { messages, kwargs: shown } = wanted.prompt else { panic!() };
     assert_eq!(messages, [json!({"role": "user", "content": "hi"})]);
     let tools = json!([{"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object"}}}]);
     assert_eq!(Value::Object(shown), json!({"enable_thinking": true, "tools": tools}));
 
     let tools = json!([{"name": "f", "input_schema": {}}]);
-    let choices = [(json!(null), Choice::Auto), (json!({"type": "auto"}), Choice::Auto), (json!({"type": "tool", "name": "f"}), Choice::Named("f".into()))];
+    let cut = read(json!({"tools": tools, "tool_choice": {"type": "any"}, "stop_sequences": ["a"]})).unwrap_err();
+    assert_eq!(cut.param.as_deref(), Some("stop_sequences"), "a call that must be made is not cut short");
+    let choices = [
+        (json!(null), Choice::Auto),
+        (json!({"type": "any"}), Choice::Required),
+        (json!({"type": "auto"}), Choice::Auto),
+        (json!({"type": "tool", "name": "f"}), Choice::Named("f".into())),
+    ];
     for (choice, want) in choices {
         let form = read(json!({"tools": tools, "tool_choice": choice})).unwrap().form;
         assert_eq!((form.choice, form.parallel), (want, true));

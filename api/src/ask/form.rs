@@ -49,9 +49,13 @@ pub(crate) fn offered(form: Form, format: &str, kwargs: &mut Map<String, Value>)
 }
 
 /// What is made to a form has an end.
-pub(crate) fn ends(params: &Params, form: &Form) -> Result<(), Refusal> {
+pub(crate) fn ends(params: &Params, form: &Form, stop: &str) -> Result<(), Refusal> {
     if params.ignore_eos && (form.grammar.is_some() || !form.tools.is_empty()) {
         return Err(Refusal::field("ignore_eos", "must be false or absent beside tools and a form of the answer: they have an end"));
+    }
+    let must = form.grammar.is_some() || matches!(form.choice, Choice::Required | Choice::Named(_));
+    if must && !params.stop.is_empty() {
+        return Err(Refusal::field(stop, "must be absent beside a form of the answer and a call that must be made: it would cut them short"));
     }
     Ok(())
 }

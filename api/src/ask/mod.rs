@@ -46,7 +46,7 @@ pub(crate) fn read(shape: Shape, body: Value, card: &ModelCard) -> Result<Wanted
             (text(&mut fields)?, Form { grammar: form::format(&mut fields)?, ..Form::default() })
         }
     };
-    form::ends(&params, &form)?;
+    form::ends(&params, &form, "stop")?;
     fields.text("user")?;
     let n = fields.integer("n", 1..=CHOICES_MAX)?.map_or(1, |n| n as u32);
     let stream = fields.flag("stream")?.unwrap_or(false);

@@ -78,6 +78,7 @@ fn fields_out_of_range_or_of_the_wrong_type_are_named() {
         (json!({"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}}), "response_format.json_schema.schema"),
         (json!({"response_format": {"type": "json_schema", "json_schema": {"schema": "string"}}}), "response_format.json_schema.schema"),
         (json!({"response_format": {"type": "json_object"}, "ignore_eos": true}), "ignore_eos"),
+        (json!({"response_format": {"type": "json_object"}, "stop": "x"}), "stop"),
         (json!({"response_format": "text"}), "response_format"),
     ];
     for (extra, param) in rows {

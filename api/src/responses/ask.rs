@@ -50,7 +50,7 @@ pub(super) fn read(body: Value, card: &ModelCard, earlier: impl FnOnce(&str) -> 
     let mut kwargs = fields.object("chat_template_kwargs")?.unwrap_or_default();
     reasoning(&mut fields, &mut kwargs, &mut echo)?;
     let form = form(&mut fields, &mut kwargs, &mut echo)?;
-    form::ends(&params, &form)?;
+    form::ends(&params, &form, NAMES.stop)?;
     repeat(&params, store, &mut echo);
     let messages = instructed(echo.get("instructions").and_then(Value::as_str), &said);
     if messages.is_empty() {

@@ -100,10 +100,10 @@ fn every_field_arrives_and_is_given_back() {
         "instructions": "be brief", "max_output_tokens": 9, "temperature": 0.2, "top_p": 0.5, "stream": true, "user": "u", "metadata": {"a": "b"},
         "tools": [{"type": "function", "name": "f", "description": "d", "parameters": {"type": "object"}, "strict": true}], "parallel_tool_calls": false,
         "tool_choice": {"type": "function", "name": "f"}, "reasoning": {"effort": "low", "summary": "auto"}, "truncation": "disabled", "store": false,
-        "include": ["message.output_text.logprobs", "reasoning.encrypted_content"], "top_logprobs": 2, "service_tier": "auto", "stop": "x",
+        "include": ["message.output_text.logprobs", "reasoning.encrypted_content"], "top_logprobs": 2, "service_tier": "auto",
     }))
     .unwrap();
-    let want = Params { max_tokens: Some(9), temperature: 0.2, top_p: 0.5, logprobs: Some(2), stop: vec!["x".into()], ..Params::default() };
+    let want = Params { max_tokens: Some(9), temperature: 0.2, top_p: 0.5, logprobs: Some(2), ..Params::default() };
     assert_eq!((&asked.wanted.params, asked.wanted.stream, asked.wanted.n, &asked.messages), (&want, true, 1, &None));
     assert_eq!((&asked.wanted.form.choice, asked.wanted.form.parallel), (&Choice::Named("f".into()), false));
     let echo = json!({

@@ -43,7 +43,7 @@ pub(crate) fn run(submit: &Submit, fault_at: Option<u32>, vocab: u32) -> Run {
         };
         prefix = synthetic::extend(prefix, hashes.len() as u32, token);
         hashes.push(prefix);
-        if !submit.ignore_eos && !early && submit.stop_ids.contains(&token) {
+        if !submit.ignore_eos && (!early || submit.mask.is_some()) && submit.stop_ids.contains(&token) {
             return Run { hashes, delivered, drawn: index + 1, end: End::Stop };
         }
         delivered.push(token);

@@ -169,7 +169,9 @@ impl Row {
     /// Whether `token`, drawn at `index`, ends the row.
     fn stops(&self, token: u32, index: u32) -> bool {
         let submit = &self.submit;
-        !submit.ignore_eos && index >= submit.min_tokens && submit.stop_ids.contains(&token)
+        // A mask lets a stop token through before its time only where there is nothing else to say.
+        let due = index >= submit.min_tokens || self.mask.is_some();
+        !submit.ignore_eos && due && submit.stop_ids.contains(&token)
     }
 
     /// Tokens in the full blocks that two prompts begin with alike.
