@@ -60,6 +60,18 @@ fn role(fields: &mut Fields) -> Result<&'static str, Refusal> {
 
 /// A string, or text parts set end to end.
 fn text(path: &str, content: Value) -> Result<String, Refusal> {
+    parts(path, content, |part| {
+        let kind = part.path("type");
+        if part.text("type")?.as_deref() != Some("text") {
+            return Err(Refusal::field(kind, r#"must be "text": this server takes no other parts"#));
+        }
+        let at = part.path("text");
+        part.text("text")?.ok_or_else(|| Refusal::field(at, "must be a string, not null or absent"))
+    })
+}
+
+/// A string, or parts set end to end, each read by `one`.
+pub(crate) fn parts(path: &str, content: Value, one: impl Fn(&mut Fields) -> Result<String, Refusal>) -> Result<String, Refusal> {
     let parts = match content {
         Value::String(text) => return Ok(text),
         Value::Array(parts) => parts,
@@ -67,13 +79,7 @@ fn text(path: &str, content: Value) -> Result<String, Refusal> {
     };
     let mut joined = String::new();
     for (i, part) in parts.into_iter().enumerate() {
-        let mut part = Fields::new(format!("{path}[{i}]"), part)?;
-        let kind = part.path("type");
-        if part.text("type")?.as_deref() != Some("text") {
-            return Err(Refusal::field(kind, r#"must be "text": this server takes no other parts"#));
-        }
-        let at = part.path("text");
-        joined += &part.text("text")?.ok_or_else(|| Refusal::field(at, "must be a string, not null or absent"))?;
+        joined += &one(&mut Fields::new(format!("{path}[{i}]"), part)?)?;
     }
     Ok(joined)
 }

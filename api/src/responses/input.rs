@@ -1,6 +1,7 @@
 //! Input items: OpenAI's shapes in, what a chat template expects out.
 
 use crate::fields::{Fields, wrong};
+use crate::messages;
 use crate::refusal::Refusal;
 use crate::turns::Turns;
 use serde_json::{Map, Value};
@@ -65,24 +66,14 @@ fn message(turns: &mut Turns, mut message: Fields) -> Result<(), Refusal> {
 
 /// A string, or text parts set end to end: the client's, or those of an answer that it sends back.
 fn text(path: &str, content: Value) -> Result<String, Refusal> {
-    let parts = match content {
-        Value::String(text) => return Ok(text),
-        Value::Array(parts) => parts,
-        other => return Err(wrong(path, "a string or an array of text parts", &other)),
-    };
-    let mut joined = String::new();
-    for (i, part) in parts.into_iter().enumerate() {
-        let mut part = Fields::new(format!("{path}[{i}]"), part)?;
-        joined += &match part.text("type")?.as_deref() {
-            Some("input_text" | "output_text") => required(&mut part, "text")?,
-            Some("refusal") => required(&mut part, "refusal")?,
-            _ => {
-                let allowed = r#"must be "input_text" or "output_text": this server reads text, and no images, files or other parts"#;
-                return Err(Refusal::field(part.path("type"), allowed));
-            }
-        };
-    }
-    Ok(joined)
+    messages::parts(path, content, |part| match part.text("type")?.as_deref() {
+        Some("input_text" | "output_text") => required(part, "text"),
+        Some("refusal") => required(part, "refusal"),
+        _ => {
+            let allowed = r#"must be "input_text" or "output_text": this server reads text, and no images, files or other parts"#;
+            Err(Refusal::field(part.path("type"), allowed))
+        }
+    })
 }
 
 fn required(item: &mut Fields, name: &str) -> Result<String, Refusal> {
